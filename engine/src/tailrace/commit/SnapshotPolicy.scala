@@ -1,0 +1,63 @@
+package tailrace.commit
+
+/**
+ * When a snapshot is due. Changes files are cheap to write and dear to replay; a snapshot is the
+ * other way round. A new one is due once the changes since the last weigh `ratio` times as much as
+ * it did, which bounds both what is written (1 + 1/ratio times the changes) and what is replayed
+ * (ratio times the state); small states are spared until `SmallestBytes` of changes. Whatever the
+ * sizes, no restart replays more than `maxChanges` files.
+ */
+final class SnapshotPolicy(ratio: Double, maxChanges: Int) {
+  import SnapshotPolicy._
+
+  private var snapshotBytes = 0L
+  private var changesBytes = 0L
+  private var changesFiles = 0
+  // What the snapshot that is being written will make unnecessary.
+  private var coveredBytes = 0L
+  private var coveredFiles = 0
+
+  def isDue: Boolean = synchronized {
+    changesFiles >= maxChanges ||
+      changesBytes >= math.max(SmallestBytes.toDouble, ratio * snapshotBytes)
+  }
+
+  def changesWritten(bytes: Long): Unit = synchronized {
+    changesBytes += bytes
+    changesFiles += 1
+  }
+
+  /** The state was frozen for a snapshot; changes written from now on count against it. */
+  def snapshotStarted(): Unit = synchronized {
+    coveredBytes = changesBytes
+    coveredFiles = changesFiles
+    changesBytes = 0L
+    changesFiles = 0
+  }
+
+  def snapshotWritten(bytes: Long): Unit = synchronized {
+    snapshotBytes = bytes
+    coveredBytes = 0L
+    coveredFiles = 0
+  }
+
+  /** There is no snapshot after all: what it was to cover is still to be replayed. */
+  def snapshotFailed(): Unit = synchronized {
+    changesBytes += coveredBytes
+    changesFiles += coveredFiles
+    coveredBytes = 0L
+    coveredFiles = 0
+  }
+
+  def loaded(snapshotBytes: Long, changesBytes: Long, changesFiles: Int): Unit = synchronized {
+    this.snapshotBytes = snapshotBytes
+    this.changesBytes = changesBytes
+    this.changesFiles = changesFiles
+    coveredBytes = 0L
+    coveredFiles = 0
+  }
+}
+
+object SnapshotPolicy {
+  private val SmallestBytes = 8L << 20
+}

@@ -1,0 +1,44 @@
+package tailrace.files
+
+import tailrace.format.FileKind
+import tailrace.store.Lineage
+
+/**
+ * {{{
+ *   name := version [ "_" lineage (16 hexadecimal digits) ] ( ".changes.tr" | ".snapshot.tr" )
+ * }}}
+ * The lineage is part of the name where Spark tells the store which run of a batch it took
+ * (checkpoint format version 2); otherwise a later run of a batch replaces the earlier one's file.
+ */
+final class FileNames(withLineage: Boolean) {
+  def apply(kind: FileKind, version: Long, lineage: Long): String =
+    if (withLineage) s"${version}_${Lineage.name(lineage)}${kind.suffix}"
+    else s"$version${kind.suffix}"
+}
+
+object FileNames {
+  final case class Parsed(kind: FileKind, version: Long, lineage: Option[Long])
+
+  private val Pattern = """(\d{1,18})(?:_([0-9a-f]{16}))?(\.changes\.tr|\.snapshot\.tr)""".r
+
+  def parse(name: String): Option[Parsed] = name match {
+    case Pattern(version, lineage, suffix) =>
+      FileKind.all.find(_.suffix == suffix).map(
+        Parsed(_, version.toLong, Option(lineage).map(Lineage.parse)))
+    case _ => None
+  }
+
+  /** A file that an interrupted write of ours left behind. */
+  def isAbandoned(name: String): Boolean =
+    name.startsWith(".") && name.endsWith(".tmp") &&
+      FileKind.all.exists(kind => name.contains(kind.suffix + "."))
+
+  /** Which other store's file this is, if we know it. */
+  def otherStore(name: String): Option[String] = name match {
+    case other if other.endsWith(".zip") || other.endsWith(".changelog") =>
+      Some("Spark's RocksDB state store")
+    case other if other.endsWith(".delta") || other.endsWith(".snapshot") =>
+      Some("Spark's HDFS-backed state store")
+    case _ => None
+  }
+}

@@ -1,0 +1,31 @@
+package tailrace.files
+
+import java.io.{InputStream, OutputStream}
+
+/**
+ * The folder of one store on the checkpoint file system: the one seam through which state files
+ * are listed, read, written and deleted, so that a test can put a faulty file system below it.
+ */
+trait StateFolder {
+  /** The folder's name, for messages. */
+  def path: String
+
+  /** The files in the folder; empty if there is none. */
+  def list(): Seq[StateFolder.Entry]
+
+  def open(name: String): InputStream
+
+  /**
+   * Writes a file that is there as a whole or not at all, taking the place of one with the same
+   * name. Returns the number of bytes. If `body` throws, nothing is left behind.
+   */
+  def write(name: String)(body: OutputStream => Unit): Long
+
+  def delete(name: String): Unit
+
+  def nameOf(name: String): String = s"$path/$name"
+}
+
+object StateFolder {
+  final case class Entry(name: String, length: Long, modifiedMillis: Long)
+}

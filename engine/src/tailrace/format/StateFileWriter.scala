@@ -1,0 +1,135 @@
+package tailrace.format
+
+import java.io.{DataOutputStream, OutputStream}
+import java.util.zip.CRC32C
+
+import org.apache.spark.unsafe.Platform
+
+import tailrace.layout.Record
+import tailrace.store.Change
+
+/**
+ * Writes a state file. The bytes (also in FORMAT.md, which a golden-byte test holds to this code):
+ *
+ * {{{
+ *   file    := magic(8 bytes: "TAILRACE") format(u16) kind(u8) codec(u8)
+ *              headerLength(u32) header headerCheck(u32: CRC-32C of all bytes before it)
+ *              block* end
+ *   block   := rawLength(u32, not 0) storedLength(u32) payloadCheck(u32: CRC-32C of the payload)
+ *              lengthCheck(u32: CRC-32C of the 12 bytes before it)
+ *              payload(storedLength bytes: the entries, compressed by the codec)
+ *   end     := 0(u32) blocks(u32) entries(u64) endCheck(u32: CRC-32C of the 16 bytes before it)
+ *   entry   := kind(u8) family(u16 LE) keyLength(u32 LE) valueLength(u32 LE) key value
+ *   value of a list entry := (length(u32 LE) bytes)*
+ * }}}
+ *
+ * Numbers are big-endian except in entries, which are copied from memory. An entry is never cut by
+ * the end of a block. Closing the stream is the caller's.
+ */
+final class StateFileWriter(stream: OutputStream, header: FileHeader, codec: Codec) {
+  import StateFileWriter._
+
+  private val out = new DataOutputStream(stream)
+  private var raw = new Array[Byte](BlockSize)
+  private var filled = 0
+  private var stored = Array.emptyByteArray
+  private var blocks = 0
+  private var entries = 0L
+  private val check = new CRC32C
+
+  writeHeader()
+
+  def put(family: Int, record: Long): Unit = {
+    val value = startEntry(Change.Put, family, record, Record.valueLength(record))
+    copy(Record.valueAddress(record), value, Record.valueLength(record))
+  }
+
+  def remove(family: Int, record: Long): Unit = startEntry(Change.Remove, family, record, 0)
+
+  /** The last value of the record's list, as one appended to what is there. */
+  def append(family: Int, record: Long): Unit = {
+    val node = Record.listLast(record)
+    val value = startEntry(Change.Append, family, record, Record.nodeLength(node))
+    copy(Record.nodeValue(node), value, Record.nodeLength(node))
+  }
+
+  /** The record's whole list. */
+  def putList(family: Int, record: Long): Unit = {
+    val nodes = Record.nodes(record)
+    val length = nodes.iterator.map(node => 4L + Record.nodeLength(node)).sum
+    if (length > Int.MaxValue / 2) {
+      throw new IllegalStateException(s"a list of $length bytes is too long for one key")
+    }
+    var at = startEntry(Change.PutList, family, record, length.toInt)
+    nodes.foreach { node =>
+      Platform.putInt(raw, at, Record.nodeLength(node))
+      copy(Record.nodeValue(node), at + 4, Record.nodeLength(node))
+      at += 4 + Record.nodeLength(node)
+    }
+  }
+
+  def finish(): Unit = {
+    writeBlock()
+    val end = java.nio.ByteBuffer.allocate(16).putInt(0).putInt(blocks).putLong(entries).array()
+    out.write(end)
+    out.writeInt(checkOf(end, end.length))
+    out.flush()
+  }
+
+  private def writeHeader(): Unit = {
+    val bytes = FileHeader.encode(header)
+    val start = java.nio.ByteBuffer.allocate(PreambleSize + bytes.length)
+      .put(Magic).putShort(FormatVersion.toShort).put(header.kind.code).put(codec.code)
+      .putInt(bytes.length).put(bytes).array()
+    out.write(start)
+    out.writeInt(checkOf(start, start.length))
+  }
+
+  /** Makes room for an entry, writes all but its value, returns where the value goes. */
+  private def startEntry(kind: Int, family: Int, record: Long, valueLength: Int): Long = {
+    val keyLength = Record.keyLength(record)
+    val size = EntryHeaderSize.toLong + keyLength + valueLength
+    if (filled + size > BlockSize && filled > 0) writeBlock()
+    if (size > raw.length) raw = new Array[Byte](Math.toIntExact(size))
+    val at = Platform.BYTE_ARRAY_OFFSET.toLong + filled
+    Platform.putByte(raw, at, kind.toByte)
+    Platform.putShort(raw, at + 1, family.toShort)
+    Platform.putInt(raw, at + 3, keyLength)
+    Platform.putInt(raw, at + 7, valueLength)
+    copy(Record.keyAddress(record), at + EntryHeaderSize, keyLength)
+    filled += size.toInt
+    entries += 1
+    at + EntryHeaderSize + keyLength
+  }
+
+  private def copy(from: Long, to: Long, length: Int): Unit =
+    Platform.copyMemory(null, from, raw, to, length.toLong)
+
+  private def writeBlock(): Unit = if (filled > 0) {
+    val bound = codec.maximumLength(filled)
+    if (stored.length < bound) stored = new Array[Byte](bound)
+    val length = codec.compress(raw, filled, stored)
+    val lengths = java.nio.ByteBuffer.allocate(12)
+      .putInt(filled).putInt(length).putInt(checkOf(stored, length)).array()
+    out.write(lengths)
+    out.writeInt(checkOf(lengths, lengths.length))
+    out.write(stored, 0, length)
+    blocks += 1
+    filled = 0
+    if (raw.length > BlockSize) raw = new Array[Byte](BlockSize)
+  }
+
+  private def checkOf(bytes: Array[Byte], length: Int): Int = {
+    check.reset()
+    check.update(bytes, 0, length)
+    check.getValue.toInt
+  }
+}
+
+object StateFileWriter {
+  val Magic: Array[Byte] = "TAILRACE".getBytes("US-ASCII")
+  val FormatVersion = 1
+  val PreambleSize = 16
+  val EntryHeaderSize = 11
+  val BlockSize: Int = 256 << 10
+}

@@ -1,0 +1,46 @@
+package tailrace.layout
+
+import tailrace.memory.AddressList
+
+/**
+ * Where a column family's records are found. One small interface, one implementation per access
+ * pattern: [[tailrace.layout.hash.HashLayout]] for point access,
+ * [[tailrace.layout.ordered.OrderedLayout]] for prefix and range scans.
+ *
+ * A layout holds addresses only; who owns the records, and when their slots are freed, is decided
+ * by [[tailrace.store.Family]] and [[tailrace.store.Changes]]. One thread at a time.
+ */
+trait Layout {
+  def size: Long
+
+  /** Bytes the layout itself takes, without the records. */
+  def overheadBytes: Long
+
+  /** The record of this key, or 0. */
+  def get(base: AnyRef, offset: Long, length: Int): Long
+
+  /** Makes `record`, which has this key, the key's record. Returns the one it replaces, or 0. */
+  def put(base: AnyRef, offset: Long, length: Int, record: Long): Long
+
+  /** Takes the key's record out and returns it, or 0 if there was none. */
+  def remove(base: AnyRef, offset: Long, length: Int): Long
+
+  /**
+   * All records. Changes made while the cursor moves are allowed; the cursor may or may not show
+   * them, but shows every record that was there from beginning to end exactly once.
+   */
+  def cursor(): Cursor
+
+  /** Appends the addresses of all records: the frozen picture that a snapshot is written from. */
+  def copyTo(addresses: AddressList): Unit
+
+  /** Replaces each record's address by what `move` makes of it; keys do not change. */
+  def relocate(move: Long => Long): Unit
+
+  def close(): Unit
+}
+
+/** Moves over records: `next` returns the following record's address, or 0 at the end. */
+trait Cursor {
+  def next(): Long
+}

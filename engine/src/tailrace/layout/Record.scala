@@ -1,0 +1,142 @@
+package tailrace.layout
+
+import org.apache.spark.unsafe.Platform
+import org.apache.spark.unsafe.array.ByteArrayMethods
+
+import tailrace.memory.Arena
+
+/**
+ * A record: one key and its value, in one slot of the arena.
+ *
+ * {{{
+ *   record := keyWord(u32) valueLength(u32) key, padded to 8 bytes  value, padded to 8 bytes
+ *   keyWord := key length in the low 30 bits; the two top bits are marks of the running batch
+ *   list value := last node (address, u64)  number of values (u64)
+ *   node := node before it (address, u64; 0 is the first)  length(u32)  zero(u32)  value
+ * }}}
+ *
+ * Invariant: a record's key and value are never written again after it was made. Whoever holds an
+ * address may read it until the slot is freed, and slots are freed only between batches
+ * (see [[tailrace.store.Changes]]). That is what makes it safe to hand rows out without a copy, to
+ * undo a batch, and to write a snapshot beside the next batch.
+ */
+object Record {
+  /** The record was made by the batch that is running. */
+  private val Fresh = 0x80000000
+  /** A later change of the same batch took the record's place; its bytes need not be written. */
+  private val Superseded = 0x40000000
+  private val LengthMask = 0x3fffffff
+
+  private val HeaderSize = 8
+  private val NodeHeaderSize = 16
+  val ListValueSize = 16
+
+  def keyLength(record: Long): Int = Platform.getInt(null, record) & LengthMask
+
+  def keyAddress(record: Long): Long = record + HeaderSize
+
+  def valueLength(record: Long): Int = Platform.getInt(null, record + 4)
+
+  def valueAddress(record: Long): Long = record + HeaderSize + padded(keyLength(record))
+
+  def size(record: Long): Long = sizeOf(keyLength(record), valueLength(record))
+
+  def keyEquals(record: Long, base: AnyRef, offset: Long, length: Int): Boolean =
+    keyLength(record) == length &&
+      ByteArrayMethods.arrayEquals(base, offset, null, record + HeaderSize, length.toLong)
+
+  /** Makes a fresh record; the value's bytes are copied from `valueBase`. */
+  def create(
+      arena: Arena,
+      keyBase: AnyRef, keyOffset: Long, keyLength: Int,
+      valueBase: AnyRef, valueOffset: Long, valueLength: Int): Long = {
+    val record = blank(arena, keyBase, keyOffset, keyLength, valueLength)
+    Platform.copyMemory(
+      valueBase, valueOffset, null, record + HeaderSize + padded(keyLength), valueLength.toLong)
+    record
+  }
+
+  /** Makes a fresh record whose value is a list that ends in `lastNode`. */
+  def createList(
+      arena: Arena, keyBase: AnyRef, keyOffset: Long, keyLength: Int,
+      lastNode: Long, count: Long): Long = {
+    val record = blank(arena, keyBase, keyOffset, keyLength, ListValueSize)
+    val value = record + HeaderSize + padded(keyLength)
+    Platform.putLong(null, value, lastNode)
+    Platform.putLong(null, value + 8, count)
+    record
+  }
+
+  def listLast(record: Long): Long = Platform.getLong(null, valueAddress(record))
+
+  def listCount(record: Long): Long = Platform.getLong(null, valueAddress(record) + 8)
+
+  def createNode(
+      arena: Arena, before: Long, valueBase: AnyRef, valueOffset: Long, length: Int): Long = {
+    val node = arena.allocate(NodeHeaderSize.toLong + length)
+    Platform.putLong(null, node, before)
+    Platform.putInt(null, node + 8, length)
+    Platform.copyMemory(valueBase, valueOffset, null, node + NodeHeaderSize, length.toLong)
+    node
+  }
+
+  def nodeBefore(node: Long): Long = Platform.getLong(null, node)
+
+  def nodeLength(node: Long): Int = Platform.getInt(null, node + 8)
+
+  def nodeValue(node: Long): Long = node + NodeHeaderSize
+
+  /** The nodes of a list, oldest first. */
+  def nodes(record: Long): Array[Long] = {
+    val ordered = new Array[Long](listCount(record).toInt)
+    var node = listLast(record)
+    var index = ordered.length - 1
+    while (index >= 0) {
+      ordered(index) = node
+      node = nodeBefore(node)
+      index -= 1
+    }
+    ordered
+  }
+
+  def free(arena: Arena, record: Long): Unit = arena.free(record, size(record))
+
+  def freeNode(arena: Arena, node: Long): Unit =
+    arena.free(node, NodeHeaderSize.toLong + nodeLength(node))
+
+  /** Frees a list's record and all its nodes. */
+  def freeList(arena: Arena, record: Long): Unit = {
+    var node = listLast(record)
+    while (node != 0L) {
+      val before = nodeBefore(node)
+      freeNode(arena, node)
+      node = before
+    }
+    free(arena, record)
+  }
+
+  def isFresh(record: Long): Boolean = (Platform.getInt(null, record) & Fresh) != 0
+
+  def isSuperseded(record: Long): Boolean = (Platform.getInt(null, record) & Superseded) != 0
+
+  def markSuperseded(record: Long): Unit =
+    Platform.putInt(null, record, Platform.getInt(null, record) | Superseded)
+
+  /** Takes both marks off: the batch that made the record is over. */
+  def settle(record: Long): Unit =
+    Platform.putInt(null, record, Platform.getInt(null, record) & LengthMask)
+
+  private def blank(
+      arena: Arena, keyBase: AnyRef, keyOffset: Long, keyLength: Int, valueLength: Int): Long = {
+    val record = arena.allocate(sizeOf(keyLength, valueLength))
+    Platform.putInt(null, record, keyLength | Fresh)
+    Platform.putInt(null, record + 4, valueLength)
+    Platform.copyMemory(keyBase, keyOffset, null, record + HeaderSize, keyLength.toLong)
+    record
+  }
+
+  private def sizeOf(keyLength: Int, valueLength: Int): Long =
+    HeaderSize + padded(keyLength) + padded(valueLength)
+
+  private def padded(length: Int): Long = (length + 7L) & ~7L
+}

@@ -1,0 +1,61 @@
+package tailrace.spark
+
+import java.io.{BufferedOutputStream, FileNotFoundException, IOException, InputStream, OutputStream}
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+
+import tailrace.errors.{CheckpointError, UnreadableFile, WriteFailed}
+import tailrace.files.StateFolder
+
+/** A store's folder on whatever file system Hadoop and Spark reach. */
+final class CheckpointFolder(location: Path, conf: Configuration) extends StateFolder {
+  private lazy val manager: CheckpointFileManager = LocalFileManager.orSparks(location, conf)
+  private var made = false
+
+  override def path: String = location.toString
+
+  override def list(): Seq[StateFolder.Entry] =
+    try {
+      manager.list(location).toSeq.filter(_.isFile).map { status =>
+        StateFolder.Entry(status.getPath.getName, status.getLen, status.getModificationTime)
+      }
+    } catch {
+      case _: FileNotFoundException => Nil
+      case error: IOException => throw new UnreadableFile(path, error)
+    }
+
+  override def open(name: String): InputStream = manager.open(new Path(location, name))
+
+  override def write(name: String)(body: OutputStream => Unit): Long = {
+    try {
+      makeFolder()
+      val stream = manager.createAtomic(new Path(location, name), overwriteIfPossible = true)
+      var complete = false
+      try {
+        val buffered = new BufferedOutputStream(stream, 64 << 10)
+        body(buffered)
+        buffered.flush()
+        val bytes = stream.getPos
+        complete = true
+        stream.close()
+        bytes
+      } finally {
+        if (!complete) stream.cancel()
+      }
+    } catch {
+      case known: CheckpointError => throw known
+      case error: IOException => throw new WriteFailed(nameOf(name), error)
+    }
+  }
+
+  override def delete(name: String): Unit = manager.delete(new Path(location, name))
+
+  private def makeFolder(): Unit = synchronized {
+    if (!made) {
+      if (!manager.exists(location)) manager.mkdirs(location)
+      made = true
+    }
+  }
+}

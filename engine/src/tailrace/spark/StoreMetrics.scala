@@ -1,0 +1,64 @@
+package tailrace.spark
+
+import org.apache.spark.sql.execution.streaming.state._
+
+import tailrace.metrics.BatchMeter
+import tailrace.store.StateTable
+
+/** The custom metrics in a query's progress. Times are milliseconds, summed over the tasks. */
+object StoreMetrics {
+  private def count(name: String, text: String) = StateStoreCustomSumMetric(name, text)
+  private def time(name: String, text: String) = StateStoreCustomTimingMetric(name, text)
+  private def size(name: String, text: String) =
+    StateStoreCustomSizeMetric(name, text, isSnapshot = true)
+
+  private val Rows = count("tailraceRows", "tailrace: rows, internal ones included")
+  private val ReservedBytes = size("tailraceReservedBytes", "tailrace: off-heap bytes reserved")
+  private val LiveBytes = size("tailraceLiveBytes", "tailrace: off-heap bytes of live records")
+  private val GetCount = count("tailraceGetCount", "tailrace: gets")
+  private val GetTime = time("tailraceGetTime", "tailrace: time in gets (sampled)")
+  private val PutCount = count("tailracePutCount", "tailrace: puts and merges")
+  private val PutTime = time("tailracePutTime", "tailrace: time in puts and merges (sampled)")
+  private val RemoveCount = count("tailraceRemoveCount", "tailrace: removes")
+  private val RemoveTime = time("tailraceRemoveTime", "tailrace: time in removes (sampled)")
+  private val ScanCount = count("tailraceScanCount", "tailrace: scans and iterators")
+  private val LoadTime = time("tailraceLoadTime", "tailrace: time to load from the checkpoint")
+  private val LoadedFiles = count("tailraceLoadedFiles", "tailrace: files loaded")
+  private val WriteTime = time("tailraceCommitWriteTime", "tailrace: commit, write of changes")
+  private val ApplyTime = time("tailraceCommitApplyTime", "tailrace: commit, change of version")
+  private val FreezeTime = time("tailraceCommitFreezeTime", "tailrace: commit, freeze for snapshot")
+  private val FilesWritten = count("tailraceFilesWritten", "tailrace: files written by commits")
+  private val BytesWritten = StateStoreCustomSizeMetric(
+    "tailraceBytesWritten", "tailrace: bytes written by commits")
+  private val EntriesWritten = count("tailraceEntriesWritten", "tailrace: changes written")
+
+  val all: Seq[StateStoreCustomMetric] = Seq(
+    Rows, ReservedBytes, LiveBytes, GetCount, GetTime, PutCount, PutTime, RemoveCount, RemoveTime,
+    ScanCount, LoadTime, LoadedFiles, WriteTime, ApplyTime, FreezeTime, FilesWritten, BytesWritten,
+    EntriesWritten)
+
+  def of(table: StateTable, meter: BatchMeter): StateStoreMetrics = StateStoreMetrics(
+    numKeys = table.rows(internal = false),
+    memoryUsedBytes = table.reservedBytes,
+    customMetrics = Map(
+      Rows -> (table.rows(internal = false) + table.rows(internal = true)),
+      ReservedBytes -> table.reservedBytes,
+      LiveBytes -> table.liveBytes,
+      GetCount -> meter.gets.count,
+      GetTime -> millis(meter.gets.nanos),
+      PutCount -> meter.puts.count,
+      PutTime -> millis(meter.puts.nanos),
+      RemoveCount -> meter.removes.count,
+      RemoveTime -> millis(meter.removes.nanos),
+      ScanCount -> meter.scans,
+      LoadTime -> millis(meter.loadNanos),
+      LoadedFiles -> meter.loadedFiles,
+      WriteTime -> millis(meter.writeNanos),
+      ApplyTime -> millis(meter.sealNanos),
+      FreezeTime -> millis(meter.snapshotFreezeNanos),
+      FilesWritten -> meter.filesWritten,
+      BytesWritten -> meter.bytesWritten,
+      EntriesWritten -> meter.entriesWritten))
+
+  private def millis(nanos: Long): Long = Math.round(nanos / 1e6)
+}

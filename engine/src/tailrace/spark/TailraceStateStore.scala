@@ -1,0 +1,362 @@
+package tailrace.spark
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.types.StructType
+
+import tailrace.layout.Record
+import tailrace.layout.Cursor
+import tailrace.metrics.BatchMeter
+import tailrace.store.Lineage
+
+/**
+ * A version of the state in the hands of a task: reading, or updating towards the next version.
+ *
+ * Invariant: from its making until it is committed, aborted or released, the instance owns the
+ * store (see [[tailrace.store.VersionedStore]]). A task that ends without saying so gives it back.
+ */
+final class TailraceStateStore(
+    private[spark] val provider: TailraceStateStoreProvider,
+    override val version: Long,
+    meter: BatchMeter,
+    startPhase: StorePhase,
+    private[spark] var forceSnapshot: Boolean)
+  extends StateStore {
+  import StateStore.DEFAULT_COL_FAMILY_NAME
+
+  private val store = provider.store
+  private val table = store.table
+  private var phase: StorePhase = startPhase
+  private var default: FamilyAccess = provider.access(DEFAULT_COL_FAMILY_NAME)
+  private var rowsValidated = provider.usesColumnFamilies
+  private var finalMetrics: Option[StateStoreMetrics] = None
+  private var checkpoint: Option[StateStoreCheckpointInfo] = None
+
+  Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => letGo()))
+
+  override def id: StateStoreId = provider.stateStoreId
+
+  // ---- reading
+
+  override def get(key: UnsafeRow, familyName: String): UnsafeRow = {
+    val started = meter.gets.start()
+    val value = {
+      val access = accessFor("get", familyName)
+      access.valueOf(find(access, key))
+    }
+    meter.gets.stop(started)
+    if (!rowsValidated && value != null) validate(key, value)
+    value
+  }
+
+  override def multiGet(keys: Array[UnsafeRow], familyName: String): Iterator[UnsafeRow] = {
+    accessFor("multiGet", familyName)
+    require(keys.forall(_ != null), "Keys cannot be null")
+    keys.iterator.map(get(_, familyName))
+  }
+
+  override def keyExists(key: UnsafeRow, familyName: String): Boolean = {
+    val started = meter.gets.start()
+    val present = find(accessFor("keyExists", familyName), key) != 0L
+    meter.gets.stop(started)
+    present
+  }
+
+  override def valuesIterator(key: UnsafeRow, familyName: String): Iterator[UnsafeRow] = {
+    val access = listAccessFor("valuesIterator", familyName)
+    val started = meter.gets.start()
+    val record = find(access, key)
+    meter.gets.stop(started)
+    access.valuesOf(record)
+  }
+
+  override def iterator(familyName: String): StateStoreIterator[UnsafeRowPair] = {
+    val access = accessFor("iterator", familyName)
+    pairs(access, access.family.layout.cursor())
+  }
+
+  override def iteratorWithMultiValues(familyName: String): StateStoreIterator[UnsafeRowPair] = {
+    val access = listAccessFor("iteratorWithMultiValues", familyName)
+    allPairs(access, access.family.layout.cursor())
+  }
+
+  override def prefixScan(
+      prefix: UnsafeRow, familyName: String): StateStoreIterator[UnsafeRowPair] = {
+    val access = accessFor("prefixScan", familyName)
+    pairs(access, prefixCursor(access, prefix))
+  }
+
+  override def prefixScanWithMultiValues(
+      prefix: UnsafeRow, familyName: String): StateStoreIterator[UnsafeRowPair] = {
+    val access = listAccessFor("prefixScanWithMultiValues", familyName)
+    allPairs(access, prefixCursor(access, prefix))
+  }
+
+  override def rangeScan(
+      start: Option[UnsafeRow], end: Option[UnsafeRow],
+      familyName: String): StateStoreIterator[UnsafeRowPair] = {
+    val access = accessFor("rangeScan", familyName)
+    pairs(access, rangeCursor(access, start, end))
+  }
+
+  override def rangeScanWithMultiValues(
+      start: Option[UnsafeRow], end: Option[UnsafeRow],
+      familyName: String): StateStoreIterator[UnsafeRowPair] = {
+    val access = listAccessFor("rangeScanWithMultiValues", familyName)
+    allPairs(access, rangeCursor(access, start, end))
+  }
+
+  // ---- writing
+
+  override def put(key: UnsafeRow, value: UnsafeRow, familyName: String): Unit = {
+    val started = meter.puts.start()
+    val access = updatedFamily("put", familyName)
+    require(value != null, "Cannot put a null value")
+    val keys = encoded(access, key)
+    if (access.multiValue) {
+      putValues(access, keys, Array(value))
+    } else {
+      access.family.put(
+        table.memory, table.changes, keys.base, keys.offset, keys.length,
+        value.getBaseObject, value.getBaseOffset, value.getSizeInBytes)
+    }
+    meter.puts.stop(started)
+  }
+
+  override def putList(key: UnsafeRow, values: Array[UnsafeRow], familyName: String): Unit = {
+    val started = meter.puts.start()
+    val access = updatedList("putList", familyName)
+    requireValues(values)
+    putValues(access, encoded(access, key), values)
+    meter.puts.stop(started)
+  }
+
+  override def merge(key: UnsafeRow, value: UnsafeRow, familyName: String): Unit = {
+    val started = meter.puts.start()
+    val access = updatedList("merge", familyName)
+    require(value != null, "Cannot merge a null value")
+    append(access, encoded(access, key), value)
+    meter.puts.stop(started)
+  }
+
+  override def mergeList(key: UnsafeRow, values: Array[UnsafeRow], familyName: String): Unit = {
+    val started = meter.puts.start()
+    val access = updatedList("mergeList", familyName)
+    requireValues(values)
+    val keys = encoded(access, key)
+    values.foreach(append(access, keys, _))
+    meter.puts.stop(started)
+  }
+
+  override def remove(key: UnsafeRow, familyName: String): Unit = {
+    val started = meter.removes.start()
+    val access = updatedFamily("remove", familyName)
+    val keys = encoded(access, key)
+    access.family.remove(table.changes, keys.base, keys.offset, keys.length)
+    meter.removes.stop(started)
+  }
+
+  override def deleteRange(begin: UnsafeRow, end: UnsafeRow, familyName: String): Unit = {
+    val access = updatedFamily("deleteRange", familyName)
+    access.keys match {
+      case codec: ScanKeyCodec if codec.supportsDeleteRange =>
+        val cursor = access.family.ordered.rangeCursor(codec.encodeKey(begin), codec.encodeKey(end))
+        var record = cursor.next()
+        while (record != 0L) {
+          val started = meter.removes.start()
+          access.family.remove(
+            table.changes, null, Record.keyAddress(record), Record.keyLength(record))
+          meter.removes.stop(started)
+          record = cursor.next()
+        }
+      case _ => throw new IllegalStateException(
+        "deleteRange requires a RangeKeyScanStateEncoderSpec for ordered key encoding")
+    }
+  }
+
+  // ---- column families
+
+  override def createColFamilyIfAbsent(
+      name: String, keySchema: StructType, valueSchema: StructType, spec: KeyStateEncoderSpec,
+      multiValue: Boolean, internal: Boolean): Unit = {
+    requireOpen("create a column family")
+    provider.createFamily(name, valueSchema, spec, multiValue, internal)
+  }
+
+  override def registerColFamily(
+      name: String, keySchema: StructType, valueSchema: StructType, spec: KeyStateEncoderSpec,
+      multiValue: Boolean, internal: Boolean): Unit =
+    createColFamilyIfAbsent(name, keySchema, valueSchema, spec, multiValue, internal)
+
+  override def removeColFamilyIfExists(name: String): Boolean = {
+    requireUpdating("remove a column family")
+    provider.removeFamily(name)
+  }
+
+  override def allColumnFamilyNames: Set[String] = table.families.map(_.name).toSet
+
+  // ---- the end of the batch
+
+  /**
+   * 1. The changes become durable on the checkpoint file system.
+   * 2. They are applied: the table is at the next version.
+   * 3. Spark's coordinator hears of it, and the store is free for the next task.
+   */
+  override def commit(): Long = {
+    requireUpdating("commit")
+    val base = table.lineage
+    // 1. and 2.
+    val newVersion = store.commit(forceSnapshot, meter)
+    phase = StorePhase.move(phase, StorePhase.Committed)
+    checkpoint = Some(provider.checkpointInfo(newVersion, base))
+    finalMetrics = Some(StoreMetrics.of(table, meter))
+    // 3.
+    store.release()
+    provider.reportCommit(newVersion)
+    newVersion
+  }
+
+  override def abort(): Unit = phase match {
+    case StorePhase.Updating | StorePhase.Reading =>
+      val updating = phase == StorePhase.Updating
+      phase = StorePhase.move(phase, StorePhase.Aborted)
+      try if (updating) store.rollback() finally store.release()
+    case _ =>
+  }
+
+  override def release(): Unit = phase match {
+    case StorePhase.Released =>
+    case StorePhase.Reading =>
+      phase = StorePhase.move(phase, StorePhase.Released)
+      store.release()
+    case other => throw StorePhase.illegal(
+      s"Cannot release a store that is ${other.name}: only a store that was opened for reading")
+  }
+
+  override def hasCommitted: Boolean = phase == StorePhase.Committed
+
+  override def metrics: StateStoreMetrics =
+    finalMetrics.getOrElse(StoreMetrics.of(table, meter))
+
+  override def getStateStoreCheckpointInfo(): StateStoreCheckpointInfo = checkpoint.getOrElse(
+    throw StorePhase.illegal("Cannot get the checkpoint's id before the store is committed"))
+
+  /** The read store becomes a write store of the same version; the task keeps owning it. */
+  private[spark] def upgrade(force: Boolean): TailraceStateStore = {
+    phase = StorePhase.move(phase, StorePhase.Updating)
+    forceSnapshot = force
+    store.begin()
+    this
+  }
+
+  override def toString: String =
+    s"TailraceStateStore[$id, version $version, lineage ${Lineage.name(table.lineage)}]"
+
+  // ---- inside
+
+  private def letGo(): Unit = phase match {
+    case StorePhase.Reading => release()
+    case StorePhase.Updating => abort()
+    case _ =>
+  }
+
+  private def find(access: FamilyAccess, key: UnsafeRow): Long = {
+    val keys = encoded(access, key)
+    access.family.layout.get(keys.base, keys.offset, keys.length)
+  }
+
+  private def encoded(access: FamilyAccess, key: UnsafeRow): KeyCodec = {
+    if (key == null) throw new IllegalStateException("Key cannot be null")
+    access.keys.encode(key)
+    access.keys
+  }
+
+  private def append(access: FamilyAccess, keys: KeyCodec, value: UnsafeRow): Unit =
+    access.family.append(
+      table.memory, table.changes, keys.base, keys.offset, keys.length,
+      value.getBaseObject, value.getBaseOffset, value.getSizeInBytes)
+
+  private def putValues(access: FamilyAccess, keys: KeyCodec, values: Array[UnsafeRow]): Unit =
+    if (values.isEmpty) {
+      access.family.remove(table.changes, keys.base, keys.offset, keys.length)
+    } else {
+      val last = values.foldLeft(0L) { (before, value) =>
+        Record.createNode(
+          table.memory, before, value.getBaseObject, value.getBaseOffset, value.getSizeInBytes)
+      }
+      access.family.putList(
+        table.memory, table.changes, keys.base, keys.offset, keys.length, last, values.length)
+    }
+
+  private def pairs(access: FamilyAccess, cursor: Cursor): StateStoreIterator[UnsafeRowPair] = {
+    meter.scans += 1
+    new StateStoreIterator(access.pairs(cursor))
+  }
+
+  private def allPairs(access: FamilyAccess, cursor: Cursor): StateStoreIterator[UnsafeRowPair] = {
+    meter.scans += 1
+    new StateStoreIterator(access.pairsOfAllValues(cursor))
+  }
+
+  private def prefixCursor(access: FamilyAccess, prefix: UnsafeRow): Cursor = access.keys match {
+    case codec: ScanKeyCodec if codec.supportsPrefixScan =>
+      access.family.ordered.prefixCursor(codec.encodePrefix(prefix))
+    case _ => throw new IllegalArgumentException("Prefix scan requires setting prefix key!")
+  }
+
+  private def rangeCursor(
+      access: FamilyAccess, start: Option[UnsafeRow], end: Option[UnsafeRow]): Cursor =
+    access.keys match {
+      case codec: ScanKeyCodec if codec.supportsRangeScan =>
+        access.family.ordered.rangeCursor(
+          start.map(codec.encodeKey).orNull, end.map(codec.encodeKey).orNull)
+      case _ => throw new IllegalArgumentException(
+        "Range scan requires an encoder that supports range scanning!")
+    }
+
+  private def accessFor(operation: String, name: String): FamilyAccess = {
+    requireOpen(operation)
+    if (name eq DEFAULT_COL_FAMILY_NAME) default else provider.accessFor(operation, name)
+  }
+
+  private def listAccessFor(operation: String, name: String): FamilyAccess =
+    requireList(operation, accessFor(operation, name))
+
+  private def updatedFamily(operation: String, name: String): FamilyAccess = {
+    if (phase ne StorePhase.Updating) requireUpdating(operation)
+    if (name eq DEFAULT_COL_FAMILY_NAME) default else provider.accessFor(operation, name)
+  }
+
+  private def updatedList(operation: String, name: String): FamilyAccess =
+    requireList(operation, updatedFamily(operation, name))
+
+  private def requireList(operation: String, access: FamilyAccess): FamilyAccess = {
+    if (!access.multiValue) {
+      throw new IllegalStateException(
+        s"$operation requires a column family with multiple values per key; " +
+          s"${access.family.name} has one value per key")
+    }
+    access
+  }
+
+  private def requireValues(values: Array[UnsafeRow]): Unit = {
+    require(values != null, "Cannot put a null value")
+    values.foreach(value => require(value != null, "Cannot put a null value in the array"))
+  }
+
+  private def requireOpen(operation: String): Unit =
+    if ((phase ne StorePhase.Updating) && (phase ne StorePhase.Reading)) {
+      throw StorePhase.illegal(s"Cannot $operation: the store is ${phase.name}")
+    }
+
+  private def requireUpdating(operation: String): Unit =
+    if (phase ne StorePhase.Updating) {
+      throw StorePhase.illegal(s"Cannot $operation: the store is ${phase.name}")
+    }
+
+  private def validate(key: UnsafeRow, value: UnsafeRow): Unit = {
+    provider.validateRows(key, value)
+    rowsValidated = true
+  }
+}

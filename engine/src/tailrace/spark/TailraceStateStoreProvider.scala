@@ -1,0 +1,246 @@
+package tailrace.spark
+
+import java.util.concurrent.ConcurrentHashMap
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.types.StructType
+
+import tailrace.commit.SnapshotPolicy
+import tailrace.errors.{InvalidOption, SchemaMismatch}
+import tailrace.memory.Budget
+import tailrace.metrics.BatchMeter
+import tailrace.store.{FamilyKind, Lineage, VersionedStore}
+
+/**
+ * What Spark makes one of for each store of each partition of a stateful operator
+ * (`spark.sql.streaming.stateStore.providerClass`). It gives out versions of the state; the state
+ * itself, its files and who may use them are [[tailrace.store.VersionedStore]]'s.
+ */
+final class TailraceStateStoreProvider extends StateStoreProvider {
+  import StateStore.DEFAULT_COL_FAMILY_NAME
+
+  private var identifier: StateStoreId = _
+  private var keySchema: StructType = _
+  private var valueSchema: StructType = _
+  private var defaultSpec: KeyStateEncoderSpec = _
+  private var defaultMultiValue = false
+  private var conf: StateStoreConf = _
+  private var hadoopConf: Configuration = _
+  private var columnFamilies = false
+  private var folderPath: String = _
+  private val accesses = new ConcurrentHashMap[String, FamilyAccess]
+
+  private[spark] var store: VersionedStore = _
+
+  private[spark] def usesColumnFamilies: Boolean = columnFamilies
+
+  override def init(
+      stateStoreId: StateStoreId,
+      keySchema: StructType,
+      valueSchema: StructType,
+      keyStateEncoderSpec: KeyStateEncoderSpec,
+      useColumnFamilies: Boolean,
+      storeConf: StateStoreConf,
+      hadoopConf: Configuration,
+      useMultipleValuesPerKey: Boolean,
+      stateSchemaProvider: Option[StateSchemaProvider]): Unit = {
+    Compatibility.verify()
+    require(!useMultipleValuesPerKey || useColumnFamilies,
+      "Multiple values per key require column families")
+    if (storeConf.stateStoreEncodingFormat != StateStoreEncoding.UnsafeRow.toString) {
+      throw new InvalidOption("spark.sql.streaming.stateStore.encodingFormat",
+        storeConf.stateStoreEncodingFormat, StateStoreEncoding.UnsafeRow.toString)
+    }
+    this.identifier = stateStoreId
+    this.keySchema = keySchema
+    this.valueSchema = valueSchema
+    this.defaultSpec = keyStateEncoderSpec
+    this.defaultMultiValue = useMultipleValuesPerKey
+    this.conf = storeConf
+    this.hadoopConf = hadoopConf
+    this.columnFamilies = useColumnFamilies
+
+    val options = StoreOptions(storeConf)
+    Budget.process.limit = options.memoryLimit.getOrElse(Budget.defaultLimit)
+    val folder = new CheckpointFolder(stateStoreId.storeCheckpointLocation(), hadoopConf)
+    this.folderPath = folder.path
+    this.store = new VersionedStore(
+      folder,
+      s"${stateStoreId.operatorId}/${stateStoreId.partitionId}/${stateStoreId.storeName}",
+      withLineage = storeConf.enableStateStoreCheckpointIds,
+      options.codec,
+      new SnapshotPolicy(options.snapshotRatio, options.maxChanges),
+      options.lockTimeoutMillis,
+      storeConf.minVersionsToRetain)
+  }
+
+  override def stateStoreId: StateStoreId = identifier
+
+  // ---- versions
+
+  override def getStore(
+      version: Long,
+      stateStoreCkptId: Option[String],
+      forceSnapshotOnCommit: Boolean,
+      loadEmpty: Boolean): StateStore =
+    open(version, stateStoreCkptId, loadEmpty) { meter =>
+      store.begin()
+      // Versions that do not begin with a batch of ours have no changes file to start from.
+      new TailraceStateStore(
+        this, version, meter, StorePhase.Updating, forceSnapshotOnCommit || loadEmpty)
+    }
+
+  override def getReadStore(version: Long, uniqueId: Option[String]): ReadStateStore =
+    open(version, uniqueId, empty = false) { meter =>
+      new TailraceStateStore(this, version, meter, StorePhase.Reading, forceSnapshot = false)
+    }
+
+  override def upgradeReadStoreToWriteStore(
+      readStore: ReadStateStore,
+      version: Long,
+      uniqueId: Option[String],
+      forceSnapshotOnCommit: Boolean): StateStore = readStore match {
+    case own: TailraceStateStore if own.version == version && own.id == identifier =>
+      // The provider may have been replaced while the task was reading: the store's own counts.
+      own.upgrade(forceSnapshotOnCommit)
+    case other => throw new IllegalArgumentException(
+      s"Only a read store of version $version of $identifier can become its write store, not $other")
+  }
+
+  private def open[T](version: Long, lineageName: Option[String], empty: Boolean)(
+      make: BatchMeter => T): T = {
+    if (version < 0) {
+      throw new IllegalArgumentException(s"There is no version $version of a state store.")
+    }
+    val meter = new BatchMeter
+    store.acquire()
+    try {
+      if (empty) {
+        store.moveToEmpty(version)
+      } else {
+        val lineage =
+          if (conf.enableStateStoreCheckpointIds && version > 0) lineageName.map(Lineage.parse)
+          else None
+        store.moveTo(version, lineage, meter)
+      }
+      ensureFamily(DEFAULT_COL_FAMILY_NAME, valueSchema, defaultSpec, defaultMultiValue,
+        internal = false)
+      make(meter)
+    } catch {
+      case error: Throwable =>
+        store.release()
+        throw error
+    }
+  }
+
+  // ---- column families
+
+  private[spark] def access(name: String): FamilyAccess = accesses.get(name)
+
+  private[spark] def accessFor(operation: String, name: String): FamilyAccess = {
+    if (name != DEFAULT_COL_FAMILY_NAME) {
+      requireColumnFamilies(operation)
+      if (name.isEmpty || name.trim != name) {
+        throw StateStoreErrors.cannotUseColumnFamilyWithInvalidName(operation, name)
+      }
+    }
+    val access = accesses.get(name)
+    if (access == null || !store.table.family(name).exists(_ eq access.family)) {
+      throw StateStoreErrors.unsupportedOperationOnMissingColumnFamily(operation, name)
+    }
+    access
+  }
+
+  private[spark] def createFamily(
+      name: String, valueSchema: StructType, spec: KeyStateEncoderSpec,
+      multiValue: Boolean, internal: Boolean): Unit = {
+    verifyFamilyName("create_col_family", name, internal)
+    ensureFamily(name, valueSchema, spec, multiValue, internal)
+  }
+
+  private[spark] def removeFamily(name: String): Boolean = {
+    verifyFamilyName("remove_col_family", name, internal = false)
+    store.table.dropFamily(name)
+  }
+
+  /** The family with its rows' shape: as loaded from the checkpoint, or a new, empty one. */
+  private def ensureFamily(
+      name: String, valueSchema: StructType, spec: KeyStateEncoderSpec,
+      multiValue: Boolean, internal: Boolean): Unit = {
+    val known = accesses.get(name)
+    val present = store.table.family(name)
+    if (known == null || !present.exists(_ eq known.family)) {
+      val codec = if (known != null) known.keys else KeyCodec(spec, valueSchema)
+      val kind = FamilyKind(
+        codec.order, multiValue, internal, SchemaText(spec.keySchema), SchemaText(valueSchema))
+      present.foreach(family => verifyKind(name, family.kind, kind))
+      val family = present.getOrElse(store.table.createFamily(name, kind))
+      accesses.put(name, new FamilyAccess(family, codec, valueSchema))
+    }
+  }
+
+  private def verifyKind(name: String, stored: FamilyKind, wanted: FamilyKind): Unit = {
+    def mismatch(what: String, before: Any, now: Any): Nothing = throw new SchemaMismatch(
+      folderPath, s"In the column family '$name', $what was $before and is now $now.")
+
+    if (stored.keyTypes != wanted.keyTypes) {
+      mismatch("the key", s"(${stored.keyTypes})", s"(${wanted.keyTypes})")
+    }
+    if (conf.formatValidationCheckValue && stored.valueTypes != wanted.valueTypes) {
+      mismatch("the value", s"(${stored.valueTypes})", s"(${wanted.valueTypes})")
+    }
+    if (stored.order != wanted.order) mismatch("the key's order", stored.order, wanted.order)
+    if (stored.multiValue != wanted.multiValue) {
+      mismatch("'multiple values per key'", stored.multiValue, wanted.multiValue)
+    }
+  }
+
+  private def verifyFamilyName(operation: String, name: String, internal: Boolean): Unit = {
+    requireColumnFamilies(operation)
+    if (name.isEmpty || name.trim != name || (name == DEFAULT_COL_FAMILY_NAME && !internal)) {
+      throw StateStoreErrors.cannotUseColumnFamilyWithInvalidName(operation, name)
+    }
+    if (!internal && name.charAt(0) == '$') {
+      throw StateStoreErrors.cannotCreateColumnFamilyWithReservedChars(name)
+    }
+  }
+
+  private def requireColumnFamilies(operation: String): Unit = if (!columnFamilies) {
+    throw StateStoreErrors.unsupportedOperationException(
+      operation, "multiple column families is disabled in TailraceStateStoreProvider")
+  }
+
+  // ---- what a store tells Spark
+
+  private[spark] def checkpointInfo(newVersion: Long, base: Long): StateStoreCheckpointInfo = {
+    val named = conf.enableStateStoreCheckpointIds
+    StateStoreCheckpointInfo(
+      identifier.partitionId,
+      newVersion,
+      if (named) Some(Lineage.name(store.table.lineage)) else None,
+      if (named && newVersion > 1) Some(Lineage.name(base)) else None)
+  }
+
+  private[spark] def reportCommit(newVersion: Long): Unit =
+    if (conf.commitValidationEnabled) {
+      StateStore.reportCommitToCoordinator(newVersion, identifier, hadoopConf)
+    }
+
+  private[spark] def validateRows(key: UnsafeRow, value: UnsafeRow): Unit =
+    StateStoreProvider.validateStateRowFormat(
+      key, keySchema, value, valueSchema, identifier, conf)
+
+  override def supportedCustomMetrics: Seq[StateStoreCustomMetric] = StoreMetrics.all
+
+  // ---- maintenance
+
+  override def doMaintenance(): Unit = doCleanupMaintenance()
+
+  override def doCleanupMaintenance(): Unit = store.cleanUp(System.currentTimeMillis())
+
+  override def close(): Unit = if (store != null) store.close()
+
+  override def toString: String = s"TailraceStateStoreProvider[$identifier]"
+}

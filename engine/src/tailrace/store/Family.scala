@@ -1,0 +1,134 @@
+package tailrace.store
+
+import tailrace.layout.{Layout, Record}
+import tailrace.layout.ordered.OrderedLayout
+import tailrace.memory.{Arena, Budget}
+
+/**
+ * A column family: its records and where they are found. Every change goes into the running
+ * batch's [[Changes]]; nothing is ever written in place.
+ */
+final class Family(val id: Int, val name: String, val kind: FamilyKind, budget: Budget) {
+  val layout: Layout = kind.newLayout(budget)
+
+  def ordered: OrderedLayout = layout.asInstanceOf[OrderedLayout]
+
+  def put(
+      arena: Arena, changes: Changes,
+      keyBase: AnyRef, keyOffset: Long, keyLength: Int,
+      valueBase: AnyRef, valueOffset: Long, valueLength: Int): Unit = {
+    val record = Record.create(
+      arena, keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
+    val replaced = layout.put(keyBase, keyOffset, keyLength, record)
+    if (replaced != 0L && Record.isFresh(replaced)) Record.markSuperseded(replaced)
+    changes.add(Change.Put, id, replaced, record)
+  }
+
+  def remove(changes: Changes, keyBase: AnyRef, keyOffset: Long, keyLength: Int): Boolean = {
+    val removed = layout.remove(keyBase, keyOffset, keyLength)
+    if (removed == 0L) return false
+    if (Record.isFresh(removed)) Record.markSuperseded(removed)
+    changes.add(Change.Remove, id, removed, 0L)
+    true
+  }
+
+  /** Adds one value to the end of the key's list. */
+  def append(
+      arena: Arena, changes: Changes,
+      keyBase: AnyRef, keyOffset: Long, keyLength: Int,
+      valueBase: AnyRef, valueOffset: Long, valueLength: Int): Unit = {
+    val present = layout.get(keyBase, keyOffset, keyLength)
+    val (before, count) =
+      if (present == 0L) (0L, 0L) else (Record.listLast(present), Record.listCount(present))
+    val node = Record.createNode(arena, before, valueBase, valueOffset, valueLength)
+    val record = Record.createList(arena, keyBase, keyOffset, keyLength, node, count + 1)
+    layout.put(keyBase, keyOffset, keyLength, record)
+    changes.add(Change.Append, id, present, record)
+  }
+
+  /** Replaces the key's list. `lastNode` ends the new one, whose nodes belong to nobody else. */
+  def putList(
+      arena: Arena, changes: Changes,
+      keyBase: AnyRef, keyOffset: Long, keyLength: Int,
+      lastNode: Long, count: Long): Unit = {
+    val record = Record.createList(arena, keyBase, keyOffset, keyLength, lastNode, count)
+    val replaced = layout.put(keyBase, keyOffset, keyLength, record)
+    changes.add(Change.PutList, id, replaced, record)
+  }
+
+  def removeAll(changes: Changes): Unit = {
+    val cursor = layout.cursor()
+    var record = cursor.next()
+    while (record != 0L) {
+      remove(changes, null, Record.keyAddress(record), Record.keyLength(record))
+      record = cursor.next()
+    }
+  }
+
+  // ---- loading: no batch runs, nothing can be undone, what is replaced is freed at once
+
+  def loadPut(
+      arena: Arena, base: AnyRef,
+      keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
+    val record = settled(
+      Record.create(arena, base, keyOffset, keyLength, base, valueOffset, valueLength))
+    val replaced = layout.put(base, keyOffset, keyLength, record)
+    if (replaced != 0L) Record.free(arena, replaced)
+  }
+
+  def loadRemove(arena: Arena, base: AnyRef, keyOffset: Long, keyLength: Int): Unit = {
+    val removed = layout.remove(base, keyOffset, keyLength)
+    if (removed != 0L) freeWhole(arena, removed)
+  }
+
+  def loadAppend(
+      arena: Arena, base: AnyRef,
+      keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
+    val present = layout.get(base, keyOffset, keyLength)
+    val (before, count) =
+      if (present == 0L) (0L, 0L) else (Record.listLast(present), Record.listCount(present))
+    val node = Record.createNode(arena, before, base, valueOffset, valueLength)
+    layout.put(base, keyOffset, keyLength,
+      settled(Record.createList(arena, base, keyOffset, keyLength, node, count + 1)))
+    if (present != 0L) Record.free(arena, present)
+  }
+
+  def loadPutList(
+      arena: Arena, base: AnyRef,
+      keyOffset: Long, keyLength: Int, lastNode: Long, count: Long): Unit = {
+    val replaced = layout.put(base, keyOffset, keyLength,
+      settled(Record.createList(arena, base, keyOffset, keyLength, lastNode, count)))
+    if (replaced != 0L) freeWhole(arena, replaced)
+  }
+
+  private def freeWhole(arena: Arena, record: Long): Unit =
+    if (kind.multiValue) Record.freeList(arena, record) else Record.free(arena, record)
+
+  /** Moves every record into another arena. The old one is then free of this family. */
+  def relocate(target: Arena): Unit = layout.relocate { record =>
+    if (kind.multiValue) moveList(target, record) else settled(copyRecord(target, record))
+  }
+
+  private def copyRecord(target: Arena, record: Long): Long = Record.create(
+    target,
+    null, Record.keyAddress(record), Record.keyLength(record),
+    null, Record.valueAddress(record), Record.valueLength(record))
+
+  private def moveList(target: Arena, record: Long): Long = {
+    val nodes = Record.nodes(record)
+    var last = 0L
+    var index = 0
+    while (index < nodes.length) {
+      last = Record.createNode(
+        target, last, null, Record.nodeValue(nodes(index)), Record.nodeLength(nodes(index)))
+      index += 1
+    }
+    settled(Record.createList(
+      target, null, Record.keyAddress(record), Record.keyLength(record), last, nodes.length))
+  }
+
+  private def settled(record: Long): Long = {
+    Record.settle(record)
+    record
+  }
+}

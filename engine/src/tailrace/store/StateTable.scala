@@ -1,0 +1,230 @@
+package tailrace.store
+
+import tailrace.layout.Record
+import tailrace.memory.{AddressList, Arena, Budget}
+
+/**
+ * The live state of one store: all its column families at one version, the changes of the batch
+ * that is running, and those of the last one, by which it can be taken back.
+ *
+ * A batch, step by step:
+ *  1. `begin`: the last batch becomes final; the slots of what it replaced are free for use.
+ *  2. Families record every change in `changes`.
+ *  3. `apply`: the changes become the new version (applied), with its place in the lineage.
+ *  or `rollback`: nothing has happened.
+ *  4. `revert`, instead of 1: the last batch is taken back, because Spark runs it again.
+ *
+ * Invariants: one thread at a time. No slot is freed while a batch runs, so rows handed out stay
+ * readable until the task is over; none is freed that an unfinished [[Image]] shows.
+ */
+final class StateTable(budget: Budget) {
+  import StateTable._
+
+  private var arena = new Arena(budget)
+  private var byName = Map.empty[String, Family]
+  private val byId = new java.util.HashMap[Int, Family]
+  private var nextFamilyId = 0
+  private var current = new Changes(budget)
+  private var familiesBefore = byName
+  private var last: AppliedBatch = null
+  private var image: Image = null
+  private val waitingForImage = new scala.collection.mutable.ArrayBuffer[Changes]
+  private var position = Position(0L, Lineage.Empty)
+
+  def version: Long = position.version
+
+  def lineage: Long = position.lineage
+
+  def changes: Changes = current
+
+  def memory: Arena = arena
+
+  def families: Iterable[Family] = byName.values
+
+  def family(name: String): Option[Family] = byName.get(name)
+
+  def familyOf(id: Int): Family = byId.get(id)
+
+  /** The position that `revert` would go back to. */
+  def revertible: Option[Position] = Option(last).map(_.before)
+
+  def rows(internal: Boolean): Long =
+    byName.valuesIterator.filter(_.kind.internal == internal).map(_.layout.size).sum
+
+  def reservedBytes: Long =
+    arena.reservedBytes + byName.valuesIterator.map(_.layout.overheadBytes).sum
+
+  def liveBytes: Long = arena.liveBytes
+
+  // ---- families
+
+  def createFamily(name: String, kind: FamilyKind): Family =
+    addFamily(nextFamilyId, name, kind)
+
+  private[tailrace] def addFamily(id: Int, name: String, kind: FamilyKind): Family = {
+    val family = new Family(id, name, kind, budget)
+    byName += name -> family
+    byId.put(id, family)
+    nextFamilyId = math.max(nextFamilyId, id + 1)
+    family
+  }
+
+  /** Whether the running batch may have changed a family that is gone now. */
+  def hasDroppedFamilies: Boolean = byId.size != byName.size
+
+  def dropFamily(name: String): Boolean = byName.get(name) match {
+    case Some(family) =>
+      family.removeAll(current)
+      byName -= name
+      true
+    case None => false
+  }
+
+  // ---- the life of a batch
+
+  def begin(): Unit = {
+    if (last != null) {
+      retire(last.changes)
+      last = null
+    }
+    settleImage()
+    if (waitingForImage.isEmpty) forgetDroppedFamilies()
+    if (mayCompact) compact()
+    familiesBefore = byName
+  }
+
+  /** The running batch's changes become the next version. */
+  def apply(newLineage: Long): Unit = {
+    current.settle()
+    last = AppliedBatch(position, familiesBefore, current)
+    position = Position(position.version + 1, newLineage)
+    current = new Changes(budget)
+  }
+
+  def rollback(): Unit = {
+    current.undo(arena, familyOf)
+    byName = familiesBefore
+  }
+
+  def revert(): Unit = {
+    require(last != null, "there is no applied batch to take back")
+    // A picture of the version that is taken back would show records that are freed here.
+    if (image != null && image.version == position.version) image.cancelAndWait()
+    settleImage()
+    last.changes.undo(arena, familyOf)
+    last.changes.close()
+    byName = last.families
+    position = last.before
+    last = null
+  }
+
+  // ---- pictures for snapshots
+
+  /** Freezes the applied version, unless an earlier picture is still being written. */
+  def freeze(): Option[Image] = {
+    settleImage()
+    if (image != null) return None
+    val parts = byName.values.toSeq.sortBy(_.id).map { family =>
+      val records = new AddressList(budget)
+      family.layout.copyTo(records)
+      Image.Part(family, records)
+    }
+    image = new Image(position.version, position.lineage, parts)
+    Some(image)
+  }
+
+  // ---- replacing and ending
+
+  /** Empties the table; what is loaded into it next gets the given position. */
+  def reset(to: Position): Unit = {
+    release()
+    arena = new Arena(budget)
+    byName = Map.empty
+    byId.clear()
+    nextFamilyId = 0
+    current = new Changes(budget)
+    familiesBefore = byName
+    position = to
+  }
+
+  /** Where what was loaded from files has led: it cannot be undone, only loaded again. */
+  private[tailrace] def loadedTo(to: Position): Unit = {
+    position = to
+    familiesBefore = byName
+  }
+
+  private[tailrace] def forgetFamily(name: String): Unit = byName -= name
+
+  def close(): Unit = release()
+
+  private def release(): Unit = {
+    if (image != null) {
+      image.cancelAndWait()
+      image.close()
+      image = null
+    }
+    waitingForImage.foreach(_.close())
+    waitingForImage.clear()
+    current.close()
+    if (last != null) {
+      last.changes.close()
+      last = null
+    }
+    byId.values.forEach(_.layout.close())
+    byId.clear()
+    arena.close()
+  }
+
+  private def retire(changes: Changes): Unit = {
+    settleImage()
+    if (image == null) {
+      changes.freeReplaced(arena, familyOf)
+      changes.close()
+    } else {
+      waitingForImage += changes
+    }
+  }
+
+  private def settleImage(): Unit = if (image != null && image.isDone) {
+    image.close()
+    image = null
+    waitingForImage.foreach { changes =>
+      changes.freeReplaced(arena, familyOf)
+      changes.close()
+    }
+    waitingForImage.clear()
+  }
+
+  private def forgetDroppedFamilies(): Unit = {
+    val iterator = byId.values.iterator()
+    while (iterator.hasNext) {
+      val family = iterator.next()
+      if (!byName.get(family.name).exists(_ eq family)) {
+        family.layout.close()
+        iterator.remove()
+      }
+    }
+  }
+
+  /** More than half of a large arena is unused, in slots of sizes that are not asked for. */
+  private def mayCompact: Boolean =
+    image == null && arena.reservedBytes > CompactionMinimum &&
+      arena.liveBytes * 2 < arena.reservedBytes
+
+  private def compact(): Unit = {
+    val target = new Arena(budget)
+    byName.values.foreach(_.relocate(target))
+    arena.close()
+    arena = target
+  }
+}
+
+object StateTable {
+  private val CompactionMinimum = 32L << 20
+
+  /** A version of the state, and which of the possible histories led to it. */
+  final case class Position(version: Long, lineage: Long)
+
+  private final case class AppliedBatch(
+      before: Position, families: Map[String, Family], changes: Changes)
+}

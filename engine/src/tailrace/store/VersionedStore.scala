@@ -1,0 +1,224 @@
+package tailrace.store
+
+import java.util.concurrent.{Semaphore, TimeUnit}
+import java.util.concurrent.atomic.AtomicBoolean
+
+import org.slf4j.LoggerFactory
+
+import tailrace.commit.{ChangesWriter, SnapshotPolicy, SnapshotWriter}
+import tailrace.errors.StoreBusy
+import tailrace.files.{FileNames, StateFolder}
+import tailrace.format.{Codec, FileKind}
+import tailrace.memory.Budget
+import tailrace.metrics.BatchMeter
+import tailrace.recovery.Loader
+import tailrace.store.StateTable.Position
+
+/**
+ * One store through its versions: the table in memory, its files, and who may use them.
+ *
+ * Protocol of a task:
+ *  1. `acquire`: one task at a time; a second waits for the first to let go.
+ *  2. `moveTo(version)`: nothing to do, one batch to take back, or a load from the checkpoint.
+ *  3. `begin`, changes, then `commit` (durable, then applied) or `rollback`.
+ *  4. `release`.
+ *
+ * Invariants: a version is applied only after its changes file is durable. A version that was
+ * committed stays loadable until `cleanUp` drops it, which only happens below a snapshot that is
+ * known to belong to the live lineage.
+ */
+final class VersionedStore(
+    folder: StateFolder,
+    description: String,
+    withLineage: Boolean,
+    codec: Codec,
+    policy: SnapshotPolicy,
+    lockTimeoutMillis: Long,
+    versionsToRetain: Int,
+    budget: Budget = Budget.process) {
+  import VersionedStore._
+
+  private val names = new FileNames(withLineage)
+  private val loader = new Loader(folder, names, withLineage, description)
+  private val changesWriter = new ChangesWriter(folder, names, codec, description)
+  private val snapshotWriter = new SnapshotWriter(folder, names, codec, description)
+  private val owner = new Semaphore(1)
+  private val closeRequested = new AtomicBoolean(false)
+  private var closed = false
+  private var isLoaded = false
+  /** Versions whose snapshot is known to belong to the live lineage. */
+  private val goodSnapshots = new java.util.TreeSet[java.lang.Long]
+  @volatile private var newestVersion = 0L
+  @volatile private var cleanedBelow = 0L
+
+  val table = new StateTable(budget)
+
+  // ---- 1. and 4. who may use the store
+
+  def acquire(): Unit = {
+    if (!owner.tryAcquire(lockTimeoutMillis, TimeUnit.MILLISECONDS)) {
+      throw new StoreBusy(s"The state store $description", lockTimeoutMillis)
+    }
+    if (closed) {
+      owner.release()
+      throw new IllegalStateException(s"The state store $description is closed.")
+    }
+  }
+
+  def release(): Unit = {
+    if (closeRequested.get()) closeNow()
+    owner.release()
+  }
+
+  /** Ends the store now or, if a task still uses it, as soon as that task lets go. */
+  def close(): Unit = {
+    closeRequested.set(true)
+    if (owner.tryAcquire()) {
+      closeNow()
+      owner.release()
+    }
+  }
+
+  // ---- 2. versions
+
+  /** Makes the table hold this version; `lineage` says which run of it, if Spark knows. */
+  def moveTo(version: Long, lineage: Option[Long], meter: BatchMeter): Unit = {
+    def fits(position: Position): Boolean =
+      position.version == version && lineage.forall(_ == position.lineage)
+
+    if (isLoaded && fits(Position(table.version, table.lineage))) {
+      // Already there: the usual case.
+    } else if (isLoaded && table.revertible.exists(fits)) {
+      table.revert()
+      forgetSnapshotsAfter(version)
+    } else {
+      load(version, lineage, meter)
+    }
+  }
+
+  /** Makes the table an empty one of this version, whatever the files say. */
+  def moveToEmpty(version: Long): Unit = {
+    table.reset(Position(version, Lineage.Empty))
+    policy.loaded(0L, 0L, 0)
+    isLoaded = true
+  }
+
+  private def load(version: Long, lineage: Option[Long], meter: BatchMeter): Unit = {
+    val started = System.nanoTime()
+    isLoaded = false
+    if (version == 0) {
+      moveToEmpty(0L)
+      forgetSnapshotsAfter(0L)
+    } else {
+      val loaded = try loader.load(table, version, lineage) catch {
+        case error: Throwable =>
+          table.reset(Position(0L, Lineage.Empty))
+          throw error
+      }
+      policy.loaded(loaded.snapshotBytes, loaded.changesBytes, loaded.changesFiles)
+      forgetSnapshotsAfter(version)
+      loaded.snapshotVersion.foreach(good => goodSnapshots.synchronized(goodSnapshots.add(good)))
+      meter.loadedFiles += loaded.changesFiles + loaded.snapshotVersion.size
+      isLoaded = true
+    }
+    newestVersion = math.max(newestVersion, version)
+    meter.loadNanos += System.nanoTime() - started
+  }
+
+  // ---- 3. a batch
+
+  def begin(): Unit = table.begin()
+
+  def commit(forceSnapshot: Boolean, meter: BatchMeter): Long = {
+    // 1. Durable.
+    val started = System.nanoTime()
+    val written = changesWriter.write(table)
+    meter.writeNanos += System.nanoTime() - started
+    meter.filesWritten += 1
+    meter.bytesWritten += written.bytes
+    meter.entriesWritten += written.entries
+    // 2. Applied.
+    val applying = System.nanoTime()
+    table.apply(written.lineage)
+    newestVersion = math.max(newestVersion, table.version)
+    policy.changesWritten(written.bytes)
+    meter.sealNanos += System.nanoTime() - applying
+    // 3. A snapshot beside the next batches, if one is due.
+    if (forceSnapshot) snapshotNow(meter) else if (policy.isDue) snapshotLater(meter)
+    table.version
+  }
+
+  def rollback(): Unit = table.rollback()
+
+  private def snapshotLater(meter: BatchMeter): Unit = {
+    val started = System.nanoTime()
+    table.freeze().foreach { image =>
+      policy.snapshotStarted()
+      snapshotWriter.submit(image) { bytes =>
+        policy.snapshotWritten(bytes)
+        snapshotIsGood(image)
+      } { error =>
+        policy.snapshotFailed()
+        if (!error.isInstanceOf[SnapshotWriter.Cancelled]) {
+          log.warn(s"The snapshot of version ${image.version} of $description was not written; " +
+            "the changes files still hold everything, and another snapshot is tried later.", error)
+        }
+      }
+    }
+    meter.snapshotFreezeNanos += System.nanoTime() - started
+  }
+
+  private def snapshotNow(meter: BatchMeter): Unit = table.freeze().foreach { image =>
+    policy.snapshotStarted()
+    try {
+      val bytes = snapshotWriter.write(image)
+      policy.snapshotWritten(bytes)
+      snapshotIsGood(image)
+      meter.filesWritten += 1
+      meter.bytesWritten += bytes
+    } finally {
+      image.done()
+    }
+  }
+
+  private def snapshotIsGood(image: Image): Unit =
+    goodSnapshots.synchronized(goodSnapshots.add(image.version))
+
+  private def forgetSnapshotsAfter(version: Long): Unit =
+    goodSnapshots.synchronized(goodSnapshots.tailSet(version, false).clear())
+
+  // ---- old versions
+
+  /**
+   * Deletes what no retained version needs: everything before the newest good snapshot that is not
+   * newer than the oldest version to retain. Only files with our names are ever deleted.
+   */
+  def cleanUp(nowMillis: Long): Unit = {
+    val oldest = newestVersion - versionsToRetain + 1
+    val base = goodSnapshots.synchronized(Option(goodSnapshots.floor(oldest)))
+      .map(_.longValue)
+    base.filter(_ > cleanedBelow).foreach { snapshot =>
+      folder.list().foreach { entry =>
+        val obsolete = FileNames.parse(entry.name) match {
+          case Some(FileNames.Parsed(FileKind.Changes, version, _)) => version <= snapshot
+          case Some(FileNames.Parsed(FileKind.Snapshot, version, _)) => version < snapshot
+          case None => FileNames.isAbandoned(entry.name) &&
+            nowMillis - entry.modifiedMillis > AbandonedAfterMillis
+        }
+        if (obsolete) folder.delete(entry.name)
+      }
+      goodSnapshots.synchronized(goodSnapshots.headSet(snapshot, false).clear())
+      cleanedBelow = snapshot
+    }
+  }
+
+  private def closeNow(): Unit = if (!closed) {
+    closed = true
+    table.close()
+  }
+}
+
+object VersionedStore {
+  private val log = LoggerFactory.getLogger(classOf[VersionedStore])
+  private val AbandonedAfterMillis = 3600L * 1000
+}
