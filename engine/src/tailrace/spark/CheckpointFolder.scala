@@ -11,7 +11,7 @@ import tailrace.files.StateFolder
 
 /** A store's folder on whatever file system Hadoop and Spark reach. */
 final class CheckpointFolder(location: Path, conf: Configuration) extends StateFolder {
-  private lazy val manager: CheckpointFileManager = LocalFileManager.orSparks(location, conf)
+  private lazy val manager: CheckpointFileManager = TailraceFileManager.forState(location, conf)
   private var made = false
 
   override def path: String = location.toString

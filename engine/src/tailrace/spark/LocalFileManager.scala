@@ -81,21 +81,15 @@ final class LocalFileManager(raw: RawLocalFileSystem, folder: Path) extends Chec
 
 object LocalFileManager {
 
-  /** The manager for this path: ours on a local disk, otherwise the one Spark would take. */
-  def orSparks(path: Path, conf: Configuration): CheckpointFileManager = {
-    val chosen = conf.get("spark.sql.streaming.checkpointFileManagerClass")
-    if (chosen != null) {
-      CheckpointFileManager.create(path, conf)
-    } else {
-      path.getFileSystem(conf) match {
-        case local: LocalFileSystem => local.getRawFileSystem match {
-          case raw: RawLocalFileSystem => new LocalFileManager(raw, path)
-          case _ => CheckpointFileManager.create(path, conf)
-        }
-        case _ => CheckpointFileManager.create(path, conf)
+  /** The raw local file system below this path, if it is a local path. */
+  def rawBelow(path: Path, conf: Configuration): Option[RawLocalFileSystem] =
+    path.getFileSystem(conf) match {
+      case local: LocalFileSystem => local.getRawFileSystem match {
+        case raw: RawLocalFileSystem => Some(raw)
+        case _ => None
       }
+      case _ => None
     }
-  }
 
   private final class AtomicStream(
       stream: OutputStream, publish: () => Unit, discard: () => Unit)

@@ -1,0 +1,42 @@
+# Everything a developer or CI needs; wants Python 3.10+ and Java 17+, nothing else.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help setup demo test lint format engine clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make .venv with everything in it
+
+# Without isolation pip does not fetch Spark a second time just to link the sources in.
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "tailrace needs Python 3.10 or newer: make setup PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python -c 'import re; print(re.search(r"setuptools==[\d.]+", open("pyproject.toml").read())[0])')
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+engine: setup  ## compile the engine if its sources changed
+	@$(BIN)/python -c 'import tailrace; print(tailrace.jar())'
+
+demo: engine  ## tailrace beside RocksDB, in under two minutes
+	@$(BIN)/tailrace demo
+
+test: lint engine  ## lint, then all tests
+	$(BIN)/python -m pytest
+
+lint: setup  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup  ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove what was built; .venv stays
+	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,13 @@
+"""A state store for PySpark Structured Streaming that takes state off the critical path.
+
+    spark = tailrace.configure(SparkSession.builder.appName("orders")).getOrCreate()
+
+Every stateful query of this session then runs on tailrace.
+"""
+
+from tailrace._version import __version__
+from tailrace.errors import TailraceError
+from tailrace.options import Options
+from tailrace.session import configure, confs, jar
+
+__all__ = ["Options", "TailraceError", "__version__", "configure", "confs", "jar"]

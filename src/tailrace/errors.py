@@ -1,0 +1,41 @@
+"""What went wrong, told so that the reader can act on it.
+
+Problem: a message like "invalid value" leaves its reader searching.
+Answer: every error states the problem, its cause and the remedy, on three lines.
+Invariant: callers tell errors apart by class, never by the words of a message.
+"""
+
+from __future__ import annotations
+
+
+class TailraceError(Exception):
+    """The base of all errors that tailrace raises on purpose."""
+
+    def __init__(self, problem: str, cause: str, remedy: str) -> None:
+        super().__init__(problem, cause, remedy)
+        self.problem = problem
+        self.cause = cause
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.problem}\n  cause:  {_indent(self.cause)}\n  remedy: {_indent(self.remedy)}"
+
+
+class OptionError(TailraceError, ValueError):
+    """An option has an unknown name or a value that it does not allow."""
+
+
+class EngineBuildError(TailraceError):
+    """The engine could not be compiled, or no compiled engine is there."""
+
+
+class SparkVersionError(TailraceError):
+    """The PySpark that is installed is not the one this tailrace was written for."""
+
+
+class SessionError(TailraceError):
+    """A Spark session is in a state in which tailrace cannot be added to it or reached."""
+
+
+def _indent(text: str) -> str:
+    return text.replace("\n", "\n          ")

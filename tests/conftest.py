@@ -1,0 +1,41 @@
+"""What the tests share: one Spark session on tailrace for the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from support.fixtures import harness, open_provider
+
+import tailrace
+
+# Session-wide: two harnesses in one JVM would be two classes of one name.
+__all__ = ["harness", "open_provider"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*capabilities): what a store must be able to do")
+    config.addinivalue_line("markers", "lacks(capability): runs on the stores that cannot do it")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session with two task slots, configured by tailrace and nothing else."""
+    directory = tmp_path_factory.mktemp("spark")
+    builder = SparkSession.builder.master("local[2]").appName("tailrace tests")
+    session = (
+        tailrace.configure(builder)
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.local.dir", str(directory / "local"))
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()

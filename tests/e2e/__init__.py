@@ -1,0 +1,1 @@
+"""Differential tests: the same streaming query on RocksDB and on tailrace."""

@@ -1,0 +1,135 @@
+"""Options: defaults, rules, and errors that name what is wrong and what would be right."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace import Options
+from tailrace.errors import OptionError
+from tailrace.options import CONF_PREFIX, describe
+
+
+def test_the_defaults_are_valid_and_what_is_promised() -> None:
+    assert dataclasses.asdict(Options()) == {
+        "compression": "lz4",
+        "snapshot_ratio": 1.0,
+        "max_deltas": 100,
+        "memory_limit": None,
+        "lock_timeout": "60s",
+    }
+
+
+def test_every_option_is_documented_under_its_own_key() -> None:
+    options = describe()
+    assert len({option.conf for option in options}) == len(options)
+    for option in options:
+        assert option.conf.startswith(CONF_PREFIX)
+        assert len(option.doc) > 40
+        assert option.rule.allowed
+
+
+def test_confs_hold_every_option_that_has_a_value() -> None:
+    assert Options().confs() == {
+        CONF_PREFIX + "compression": "lz4",
+        CONF_PREFIX + "snapshotRatio": "1.0",
+        CONF_PREFIX + "maxDeltas": "100",
+        CONF_PREFIX + "lockTimeout": "60s",
+    }
+    assert Options.of(memory_limit="8g").confs()[CONF_PREFIX + "memoryLimit"] == "8g"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("compression", "zstd"),
+        ("compression", "none"),
+        ("snapshot_ratio", 0.001),
+        ("snapshot_ratio", 3),
+        ("max_deltas", 1),
+        ("memory_limit", "512m"),
+        ("memory_limit", "2tb"),
+        ("lock_timeout", "500ms"),
+        ("lock_timeout", "5min"),
+    ],
+)
+def test_allowed_values_are_kept_as_they_are(name: str, value: Any) -> None:
+    assert getattr(Options.of(**{name: value}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("compression", "gzip"),
+        ("compression", None),
+        ("compression", "LZ4"),
+        ("compression", ["lz4"]),
+        ("snapshot_ratio", 0),
+        ("snapshot_ratio", -1.0),
+        ("snapshot_ratio", float("nan")),
+        ("snapshot_ratio", float("inf")),
+        ("snapshot_ratio", "1.0"),
+        ("snapshot_ratio", True),
+        ("max_deltas", 0),
+        ("max_deltas", True),
+        ("max_deltas", 1.0),
+        ("max_deltas", 2**31),
+        ("memory_limit", "8"),
+        ("memory_limit", 8),
+        ("memory_limit", "0g"),
+        ("memory_limit", "8 g"),
+        ("memory_limit", "eight g"),
+        ("memory_limit", "٨g"),
+        ("lock_timeout", None),
+        ("lock_timeout", "60"),
+        ("lock_timeout", "-1s"),
+        ("lock_timeout", "0s"),
+        ("lock_timeout", "60 s\n"),
+        ("lock_timeout", "8g"),
+    ],
+)
+def test_other_values_are_refused_with_name_value_and_rule(name: str, value: Any) -> None:
+    with pytest.raises(OptionError) as caught:
+        Options.of(**{name: value})
+    rule = next(option.rule for option in describe() if option.name == name)
+    assert name in caught.value.problem
+    assert repr(value) in caught.value.problem
+    assert rule.allowed in caught.value.cause
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ("max_delta", "max_deltas"),
+        ("maxDeltas", "max_deltas"),
+        ("memorylimit", "memory_limit"),
+        ("compresion", "compression"),
+    ],
+)
+def test_a_slip_in_a_name_is_answered_with_the_closest_name(slip: str, meant: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        Options.of(**{slip: 1})
+    assert slip in caught.value.problem
+    assert meant in caught.value.remedy
+    for option in describe():
+        assert option.name in caught.value.cause
+
+
+def test_a_name_like_no_other_gets_no_guess() -> None:
+    with pytest.raises(OptionError) as caught:
+        Options.of(zzz=1)
+    assert "Did you mean" not in caught.value.remedy
+
+
+def test_options_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Options().max_deltas = 5  # type: ignore[misc]
+
+
+@given(st.integers(1, 10**12 - 1), st.sampled_from(["k", "m", "g", "t", "kb", "mb", "gb", "tb"]))
+def test_every_positive_size_with_a_unit_is_allowed(number: int, unit: str) -> None:
+    assert Options.of(memory_limit=f"{number}{unit}").memory_limit == f"{number}{unit}"
