@@ -17,7 +17,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from support.harness import Harness
-from support.histories import ACTIONS, Setting, Step, history_of
+from support.histories import VERSIONS, Setting, Step, history_of
 from support.seeds import SEED
 from support.stores import ROCKSDB, TAILRACE, TAILRACE_SNAPSHOTS
 
@@ -29,8 +29,10 @@ RETAIN_FEW = {
 
 SMALL = Setting(TAILRACE.class_name, dict(TAILRACE.confs))
 WIDE = Setting(TAILRACE.class_name, dict(TAILRACE.confs), keys=20_000, burst=700)
-FORGETFUL = Setting(TAILRACE.class_name, {**TAILRACE.confs, **RETAIN_FEW}, retained=4)
-SNAPSHOTS = Setting(TAILRACE_SNAPSHOTS.class_name, dict(TAILRACE_SNAPSHOTS.confs))
+FORGETFUL = Setting(
+    TAILRACE.class_name, {**TAILRACE.confs, **RETAIN_FEW}, retained=4, shares=VERSIONS
+)
+SNAPSHOTS = Setting(TAILRACE_SNAPSHOTS.class_name, dict(TAILRACE_SNAPSHOTS.confs), shares=VERSIONS)
 # RocksDB keeps files of a history that a batch started further back has replaced.
 ORACLE = Setting(ROCKSDB.class_name, dict(ROCKSDB.confs), depth=1, counts_keys=False)
 
@@ -39,7 +41,7 @@ NUMBERS = itertools.count()
 
 def steps(least: int, most: int) -> st.SearchStrategy[list[Step]]:
     step = st.tuples(
-        st.integers(0, ACTIONS[-1][0] - 1),
+        st.integers(0, 99),
         st.integers(0, 65_535),
         st.integers(0, 255),
         st.integers(0, 255),
@@ -80,14 +82,14 @@ def test_many_keys(harness: Harness, told: list[Step]) -> None:
     replay(harness, told, WIDE)
 
 
-@histories(25)
-@given(steps(100, 160))
+@histories(30)
+@given(steps(80, 140))
 def test_few_retained_versions(harness: Harness, told: list[Step]) -> None:
     replay(harness, told, FORGETFUL)
 
 
-@histories(20)
-@given(steps(100, 160))
+@histories(15)
+@given(steps(60, 100))
 def test_frequent_snapshots(harness: Harness, told: list[Step]) -> None:
     replay(harness, told, SNAPSHOTS)
 

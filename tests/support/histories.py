@@ -10,7 +10,7 @@ Invariant: the operations and expected answers of a history depend on its steps 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -33,6 +33,40 @@ GROUPS = ("", "a", "ab", "b")
 TEXT_LENGTHS = (0, 1, 3, 8, 30, 200, 1200)
 
 
+# How often each kind of step comes, by the name of its method in History.
+DATA: Mapping[str, int] = {
+    "put": 18,
+    "put_many": 3,
+    "remove": 10,
+    "get": 10,
+    "change_list": 12,
+    "read_list": 5,
+    "prefix_scan": 6,
+    "range_scan": 6,
+    "delete_range": 3,
+    "iterate": 3,
+    "evict": 3,
+    "commit": 9,
+    "abort": 2,
+    "load_again": 4,
+    "read_version": 2,
+    "restart": 2,
+    "maintain": 2,
+}
+VERSIONS: Mapping[str, int] = {
+    "put": 14,
+    "remove": 4,
+    "change_list": 6,
+    "delete_range": 2,
+    "commit": 36,
+    "abort": 3,
+    "load_again": 12,
+    "read_version": 7,
+    "restart": 6,
+    "maintain": 10,
+}
+
+
 @dataclass(frozen=True)
 class Setting:
     """What a history may do to a store, and how the store is configured."""
@@ -46,6 +80,7 @@ class Setting:
     burst: int = 30
     # Whether numKeys can be trusted: RocksDB does not count what a deleted range held.
     counts_keys: bool = True
+    shares: Mapping[str, int] = field(default_factory=lambda: DATA)
 
 
 def same(expected: Any) -> Check:
@@ -175,11 +210,12 @@ class History:
 
     def step(self, step: Step) -> None:
         choice, *numbers = step
-        for limit, action in ACTIONS:
-            if choice < limit:
-                action(self, Draw(*numbers))
+        choice %= sum(self.setting.shares.values())
+        for name, share in self.setting.shares.items():
+            if choice < share:
+                getattr(self, name)(Draw(*numbers))
                 return
-        raise AssertionError(f"no action for {choice}")
+            choice -= share
 
     def put(self, draw: Draw) -> None:
         self.require_batch()
@@ -337,7 +373,7 @@ class History:
         """Goes back to a retained version; most often to the one before the last commit."""
         self.end_batch()
         versions = self.model.loadable(self.setting.retained, self.setting.depth)
-        index = len(versions) - 2 if draw.third % 3 else draw.first % len(versions)
+        index = len(versions) - 2 if draw.third % 2 else draw.first % len(versions)
         self.load(versions[max(0, index)])
 
     def read_version(self, draw: Draw) -> None:
@@ -369,8 +405,13 @@ class History:
         self.emit(None, "close", provider=self.provider)
         self.open_provider()
 
-    def maintain(self, _: Draw) -> None:
+    def maintain(self, draw: Draw) -> None:
+        """Cleans up; every other time a new provider then has to find the oldest version."""
         self.emit(None, "maintain", provider=self.provider)
+        if draw.third % 2:
+            self.restart(draw)
+            versions = self.model.loadable(self.setting.retained, self.setting.depth)
+            self.read_version_fully(versions[0])
 
     def finish(self) -> None:
         """Every version that may still be loaded holds what it should, for a new provider too."""
@@ -414,35 +455,6 @@ class History:
             if operation["op"] not in ("open", "create_family", "register_family")
         ]
         return "\n".join(told[-count:])
-
-
-Action = Callable[[History, Draw], None]
-
-# Of a hundred: how often each kind of step comes.
-SHARES: Sequence[tuple[int, Action]] = (
-    (18, History.put),
-    (3, History.put_many),
-    (10, History.remove),
-    (10, History.get),
-    (12, History.change_list),
-    (5, History.read_list),
-    (6, History.prefix_scan),
-    (6, History.range_scan),
-    (3, History.delete_range),
-    (3, History.iterate),
-    (3, History.evict),
-    (9, History.commit),
-    (2, History.abort),
-    (4, History.load_again),
-    (2, History.read_version),
-    (2, History.restart),
-    (2, History.maintain),
-)
-
-ACTIONS: Sequence[tuple[int, Action]] = tuple(
-    (sum(share for share, _ in SHARES[: index + 1]), action)
-    for index, (_, action) in enumerate(SHARES)
-)
 
 
 def history_of(steps: Sequence[Step], setting: Setting, directory: str, prefix: str) -> History:

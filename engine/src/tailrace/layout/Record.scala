@@ -11,7 +11,7 @@ import tailrace.memory.Arena
  * {{{
  *   record := keyWord(u32) valueLength(u32) key, padded to 8 bytes  value, padded to 8 bytes
  *   keyWord := key length in the low 30 bits; the two top bits are marks of the running batch
- *   list value := last node (address, u64)  number of values (u64)
+ *   list value := last node (address, u64)  number of values (u64)  first node (address, u64)
  *   node := node before it (address, u64; 0 is the first)  length(u32)  zero(u32)  value
  * }}}
  *
@@ -29,7 +29,7 @@ object Record {
 
   private val HeaderSize = 8
   private val NodeHeaderSize = 16
-  val ListValueSize = 16
+  private val ListValueSize = 24
 
   def keyLength(record: Long): Int = Platform.getInt(null, record) & LengthMask
 
@@ -56,20 +56,37 @@ object Record {
     record
   }
 
-  /** Makes a fresh record whose value is a list that ends in `lastNode`. */
+  /** Makes a fresh record whose value is the list from `firstNode` to `lastNode`. */
   def createList(
       arena: Arena, keyBase: AnyRef, keyOffset: Long, keyLength: Int,
-      lastNode: Long, count: Long): Long = {
+      firstNode: Long, lastNode: Long, count: Long): Long = {
     val record = blank(arena, keyBase, keyOffset, keyLength, ListValueSize)
     val value = record + HeaderSize + padded(keyLength)
     Platform.putLong(null, value, lastNode)
     Platform.putLong(null, value + 8, count)
+    Platform.putLong(null, value + 16, firstNode)
     record
   }
+
+  /** Makes a fresh record with one value more than `present`, a list's record or 0 for none. */
+  def createAppended(
+      arena: Arena, present: Long,
+      keyBase: AnyRef, keyOffset: Long, keyLength: Int,
+      valueBase: AnyRef, valueOffset: Long, valueLength: Int): Long =
+    if (present == 0L) {
+      val node = createNode(arena, 0L, valueBase, valueOffset, valueLength)
+      createList(arena, keyBase, keyOffset, keyLength, node, node, 1)
+    } else {
+      val node = createNode(arena, listLast(present), valueBase, valueOffset, valueLength)
+      createList(arena, keyBase, keyOffset, keyLength,
+        listFirst(present), node, listCount(present) + 1)
+    }
 
   def listLast(record: Long): Long = Platform.getLong(null, valueAddress(record))
 
   def listCount(record: Long): Long = Platform.getLong(null, valueAddress(record) + 8)
+
+  def listFirst(record: Long): Long = Platform.getLong(null, valueAddress(record) + 16)
 
   def createNode(
       arena: Arena, before: Long, valueBase: AnyRef, valueOffset: Long, length: Int): Long = {

@@ -147,16 +147,18 @@ final class Loader(folder: StateFolder, names: FileNames, withLineage: Boolean, 
         case Change.Remove => family.loadRemove(arena, base, key, keyLength)
         case Change.Append => family.loadAppend(arena, base, key, keyLength, value, valueLength)
         case Change.PutList =>
+          var first = 0L
           var last = 0L
           var count = 0L
           var at = value
           while (at < value + valueLength) {
             val length = Platform.getInt(base, at)
             last = Record.createNode(arena, last, base, at + 4, length)
+            if (first == 0L) first = last
             count += 1
             at += 4 + length
           }
-          family.loadPutList(arena, base, key, keyLength, last, count)
+          family.loadPutList(arena, base, key, keyLength, first, last, count)
         case other =>
           throw new CorruptFile(folder.nameOf(file.name), s"it has an entry of kind $other")
       }

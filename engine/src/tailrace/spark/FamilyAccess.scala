@@ -59,7 +59,7 @@ final class FamilyAccess(val family: Family, val keys: KeyCodec, valueSchema: St
 
   private def pointAtValue(record: Long, row: UnsafeRow): UnsafeRow =
     if (multiValue) {
-      pointAtNode(Record.nodes(record)(0), row)
+      pointAtNode(Record.listFirst(record), row)
     } else {
       row.pointTo(null, Record.valueAddress(record), Record.valueLength(record))
       row

@@ -28,7 +28,9 @@ final class TailraceStateStore(
   private val store = provider.store
   private val table = store.table
   private var phase: StorePhase = startPhase
-  private var default: FamilyAccess = provider.access(DEFAULT_COL_FAMILY_NAME)
+  // The family used last: operators ask for the same one many times in a row.
+  private var lastName = DEFAULT_COL_FAMILY_NAME
+  private var lastAccess = provider.accessFor("open", DEFAULT_COL_FAMILY_NAME)
   private var rowsValidated = provider.usesColumnFamilies
   private var finalMetrics: Option[StateStoreMetrics] = None
   private var checkpoint: Option[StateStoreCheckpointInfo] = None
@@ -181,6 +183,7 @@ final class TailraceStateStore(
       name: String, keySchema: StructType, valueSchema: StructType, spec: KeyStateEncoderSpec,
       multiValue: Boolean, internal: Boolean): Unit = {
     requireOpen("create a column family")
+    lastName = null
     provider.createFamily(name, valueSchema, spec, multiValue, internal)
   }
 
@@ -191,6 +194,7 @@ final class TailraceStateStore(
 
   override def removeColFamilyIfExists(name: String): Boolean = {
     requireUpdating("remove a column family")
+    lastName = null
     provider.removeFamily(name)
   }
 
@@ -281,12 +285,16 @@ final class TailraceStateStore(
     if (values.isEmpty) {
       access.family.remove(table.changes, keys.base, keys.offset, keys.length)
     } else {
-      val last = values.foldLeft(0L) { (before, value) =>
-        Record.createNode(
-          table.memory, before, value.getBaseObject, value.getBaseOffset, value.getSizeInBytes)
+      var first = 0L
+      var last = 0L
+      values.foreach { value =>
+        last = Record.createNode(
+          table.memory, last, value.getBaseObject, value.getBaseOffset, value.getSizeInBytes)
+        if (first == 0L) first = last
       }
       access.family.putList(
-        table.memory, table.changes, keys.base, keys.offset, keys.length, last, values.length)
+        table.memory, table.changes, keys.base, keys.offset, keys.length,
+        first, last, values.length)
     }
 
   private def pairs(access: FamilyAccess, cursor: Cursor): StateStoreIterator[UnsafeRowPair] = {
@@ -317,15 +325,23 @@ final class TailraceStateStore(
 
   private def accessFor(operation: String, name: String): FamilyAccess = {
     requireOpen(operation)
-    if (name eq DEFAULT_COL_FAMILY_NAME) default else provider.accessFor(operation, name)
+    familyNamed(operation, name)
+  }
+
+  private def familyNamed(operation: String, name: String): FamilyAccess = {
+    if (name ne lastName) {
+      lastAccess = provider.accessFor(operation, name)
+      lastName = name
+    }
+    lastAccess
   }
 
   private def listAccessFor(operation: String, name: String): FamilyAccess =
     requireList(operation, accessFor(operation, name))
 
   private def updatedFamily(operation: String, name: String): FamilyAccess = {
-    if (phase ne StorePhase.Updating) requireUpdating(operation)
-    if (name eq DEFAULT_COL_FAMILY_NAME) default else provider.accessFor(operation, name)
+    requireUpdating(operation)
+    familyNamed(operation, name)
   }
 
   private def updatedList(operation: String, name: String): FamilyAccess =

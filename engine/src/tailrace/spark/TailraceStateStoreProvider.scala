@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
 import tailrace.commit.SnapshotPolicy
-import tailrace.errors.{InvalidOption, SchemaMismatch}
+import tailrace.errors.{ForeignFile, InvalidOption, SchemaMismatch}
 import tailrace.memory.Budget
 import tailrace.metrics.BatchMeter
 import tailrace.store.{FamilyKind, Lineage, VersionedStore}
@@ -121,7 +121,7 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
         store.moveToEmpty(version)
       } else {
         val lineage =
-          if (conf.enableStateStoreCheckpointIds && version > 0) lineageName.map(Lineage.parse)
+          if (conf.enableStateStoreCheckpointIds && version > 0) lineageName.map(lineageNamed)
           else None
         store.moveTo(version, lineage, meter)
       }
@@ -135,9 +135,12 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
     }
   }
 
-  // ---- column families
+  private def lineageNamed(name: String): Long = try Lineage.parse(name) catch {
+    case _: NumberFormatException => throw new ForeignFile(
+      folderPath, s"The checkpoint's commit log names the state '$name', which another store wrote.")
+  }
 
-  private[spark] def access(name: String): FamilyAccess = accesses.get(name)
+  // ---- column families
 
   private[spark] def accessFor(operation: String, name: String): FamilyAccess = {
     if (name != DEFAULT_COL_FAMILY_NAME) {

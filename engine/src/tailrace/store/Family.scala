@@ -38,20 +38,19 @@ final class Family(val id: Int, val name: String, val kind: FamilyKind, budget: 
       keyBase: AnyRef, keyOffset: Long, keyLength: Int,
       valueBase: AnyRef, valueOffset: Long, valueLength: Int): Unit = {
     val present = layout.get(keyBase, keyOffset, keyLength)
-    val (before, count) =
-      if (present == 0L) (0L, 0L) else (Record.listLast(present), Record.listCount(present))
-    val node = Record.createNode(arena, before, valueBase, valueOffset, valueLength)
-    val record = Record.createList(arena, keyBase, keyOffset, keyLength, node, count + 1)
+    val record = Record.createAppended(
+      arena, present, keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
     layout.put(keyBase, keyOffset, keyLength, record)
     changes.add(Change.Append, id, present, record)
   }
 
-  /** Replaces the key's list. `lastNode` ends the new one, whose nodes belong to nobody else. */
+  /** Replaces the key's list by these nodes, oldest first, which belong to nobody else. */
   def putList(
       arena: Arena, changes: Changes,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int,
-      lastNode: Long, count: Long): Unit = {
-    val record = Record.createList(arena, keyBase, keyOffset, keyLength, lastNode, count)
+      firstNode: Long, lastNode: Long, count: Long): Unit = {
+    val record =
+      Record.createList(arena, keyBase, keyOffset, keyLength, firstNode, lastNode, count)
     val replaced = layout.put(keyBase, keyOffset, keyLength, record)
     changes.add(Change.PutList, id, replaced, record)
   }
@@ -85,19 +84,16 @@ final class Family(val id: Int, val name: String, val kind: FamilyKind, budget: 
       arena: Arena, base: AnyRef,
       keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
     val present = layout.get(base, keyOffset, keyLength)
-    val (before, count) =
-      if (present == 0L) (0L, 0L) else (Record.listLast(present), Record.listCount(present))
-    val node = Record.createNode(arena, before, base, valueOffset, valueLength)
-    layout.put(base, keyOffset, keyLength,
-      settled(Record.createList(arena, base, keyOffset, keyLength, node, count + 1)))
+    layout.put(base, keyOffset, keyLength, settled(Record.createAppended(
+      arena, present, base, keyOffset, keyLength, base, valueOffset, valueLength)))
     if (present != 0L) Record.free(arena, present)
   }
 
   def loadPutList(
       arena: Arena, base: AnyRef,
-      keyOffset: Long, keyLength: Int, lastNode: Long, count: Long): Unit = {
+      keyOffset: Long, keyLength: Int, firstNode: Long, lastNode: Long, count: Long): Unit = {
     val replaced = layout.put(base, keyOffset, keyLength,
-      settled(Record.createList(arena, base, keyOffset, keyLength, lastNode, count)))
+      settled(Record.createList(arena, base, keyOffset, keyLength, firstNode, lastNode, count)))
     if (replaced != 0L) freeWhole(arena, replaced)
   }
 
@@ -116,15 +112,18 @@ final class Family(val id: Int, val name: String, val kind: FamilyKind, budget: 
 
   private def moveList(target: Arena, record: Long): Long = {
     val nodes = Record.nodes(record)
+    var first = 0L
     var last = 0L
     var index = 0
     while (index < nodes.length) {
       last = Record.createNode(
         target, last, null, Record.nodeValue(nodes(index)), Record.nodeLength(nodes(index)))
+      if (first == 0L) first = last
       index += 1
     }
     settled(Record.createList(
-      target, null, Record.keyAddress(record), Record.keyLength(record), last, nodes.length))
+      target, null, Record.keyAddress(record), Record.keyLength(record),
+      first, last, nodes.length))
   }
 
   private def settled(record: Long): Long = {

@@ -66,17 +66,18 @@ final class VersionedStore(
   }
 
   def release(): Unit = {
-    if (closeRequested.get()) closeNow()
     owner.release()
+    if (closeRequested.get()) closeIfFree()
   }
 
   /** Ends the store now or, if a task still uses it, as soon as that task lets go. */
   def close(): Unit = {
     closeRequested.set(true)
-    if (owner.tryAcquire()) {
-      closeNow()
-      owner.release()
-    }
+    closeIfFree()
+  }
+
+  private def closeIfFree(): Unit = if (owner.tryAcquire()) {
+    try closeNow() finally owner.release()
   }
 
   // ---- 2. versions
