@@ -189,14 +189,19 @@ def test_a_new_provider_cleans_up_after_an_old_one(open_provider: Opener) -> Non
 
 
 @needs(Capability.REPLACES_SNAPSHOTS)
-def test_maintenance_keeps_what_a_replaced_version_needs(open_provider: Opener) -> None:
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_maintenance_keeps_what_a_replaced_version_needs(open_provider: Opener, every: int) -> None:
     provider = open_provider(confs=RETAIN_TWO)
-    for version in range(10):
-        assert commit_all(provider, version, [(["first"], [version])]) == version + 1
-        provider.maintain()
+    expected: list[dict[tuple[str], tuple[int]]] = [{}]
+    for version in range(12):
+        if version % every == 0:
+            assert commit_all(provider, version, [(["first"], [version])]) == version + 1
+            provider.maintain()
         assert commit_all(provider, version, [([f"k{version}"], [version])]) == version + 1
         provider.maintain()
-    expected = {(f"k{version}",): (version,) for version in range(10)}
-    assert state_at(provider, 10) == expected
-    provider.close()
-    assert state_at(open_provider(confs=RETAIN_TWO), 10) == expected
+        expected.append({**expected[-1], (f"k{version}",): (version,)})
+        if version > 2:
+            reader = open_provider(confs=RETAIN_TWO)
+            assert state_at(reader, version + 1) == expected[version + 1]
+            assert state_at(reader, version) == expected[version]
+            reader.close()

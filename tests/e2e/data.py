@@ -62,7 +62,7 @@ class Stream:
         hidden.write_text("\n".join(lines) + "\n", encoding="utf-8")
         moment = FIRST_MODIFICATION_SECONDS + step * 10
         os.utime(hidden, (moment, moment))
-        hidden.rename(directory / f"step-{step:04d}.json")
+        hidden.replace(directory / f"step-{step:04d}.json")
 
     def table_rows(self) -> list[dict[str, Any]]:
         """All rows but the flush, for a batch computation over the same input."""

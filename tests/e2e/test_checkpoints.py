@@ -23,6 +23,7 @@ from .harness import (
     canonical_rows,
     difference,
     new_session,
+    recorded_conf,
     run,
     run_on_both,
     skip_if_unsupported,
@@ -40,6 +41,8 @@ AGGREGATION = Case(
     reference_key=("key",),
 )
 SESSIONS = Case("sessions", "append", windowed(session, "key"), {"events": events(offset=71)})
+# Format 4 is left out: Spark's own reader puts the event time into the key's schema twice, and on
+# RocksDB shows bytes of the key in its place.
 JOINS = {
     version: Case(
         f"join_format_{version}",
@@ -47,9 +50,9 @@ JOINS = {
         in_time_range("left_outer"),
         advertisements(offset=70, flush=False),
         conf={JOIN_FORMAT_CONF: version},
-        needs_column_families=version in ("3", "4"),
+        needs_column_families=version == "3",
     )
-    for version in ("2", "3", "4")
+    for version in ("2", "3")
 }
 
 
@@ -81,6 +84,24 @@ def test_state_of_a_join_side(spark, version, tmp_path):
     for side in ("left", "right"):
         assert_same_state(spark, outcomes, joinSide=side)
         assert_same_state(spark, outcomes, joinSide=side, batchId=1)
+
+
+def test_spark_turns_a_new_join_to_format_2_unless_on_rocksdb(spark, tmp_path):
+    """Why `pin_recorded_conf` exists. When this fails, Spark has come to accept other stores."""
+    case = Case(
+        "new_join_format_4",
+        "append",
+        in_time_range("left_outer"),
+        advertisements(offset=70, nulls=0.0),
+        conf={JOIN_FORMAT_CONF: "4"},
+        reference="append",
+    )
+    on_rocksdb = run(spark, case, ROCKSDB, tmp_path / "rocksdb")
+    on_candidate = run(spark, case, CANDIDATE, tmp_path / "candidate")
+    assert recorded_conf(on_rocksdb.checkpoint)[JOIN_FORMAT_CONF] == "4"
+    assert recorded_conf(on_candidate.checkpoint)[JOIN_FORMAT_CONF] == "2"
+    assert on_candidate.batches == on_rocksdb.batches
+    assert_equals_batch_computation(spark, case, on_candidate)
 
 
 def test_state_store_of_a_join_by_name(spark, tmp_path):

@@ -59,6 +59,7 @@ CHECKPOINT_FORMAT_CASES = [
         ORDERLY,
         conf=CHECKPOINT_IDS | {JOIN_FORMAT_CONF: version},
         needs_checkpoint_ids=True,
+        needs_column_families=version != "2",
         reference="append",
     )
     for version in ("2", "3", "4")

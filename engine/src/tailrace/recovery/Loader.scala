@@ -163,9 +163,8 @@ final class Loader(folder: StateFolder, names: FileNames, withLineage: Boolean, 
           throw new CorruptFile(folder.nameOf(file.name), s"it has an entry of kind $other")
       }
     }
-    file.header.families.filter(_.dropped).foreach { entry =>
-      if (table.family(entry.name).exists(_.id == entry.id)) table.forgetFamily(entry.name)
-    }
+    val living = file.header.families.filterNot(_.dropped).map(_.id).toSet
+    table.allFamilies.filterNot(family => living(family.id)).foreach(table.forgetFamily)
     table.loadedTo(Position(file.header.version, file.header.lineage))
   }
 

@@ -22,9 +22,9 @@ final class StateTable(budget: Budget) {
 
   private var arena = new Arena(budget)
   private var byName = Map.empty[String, Family]
-  private val byId = new java.util.HashMap[Int, Family]
-  private var nextFamilyId = 0
+  private val byId = new scala.collection.mutable.ArrayBuffer[Family] // null where one is gone
   private var current = new Changes(budget)
+  private var spare: Changes = null // an emptied list: its memory serves the next batch
   private var familiesBefore = byName
   private var last: AppliedBatch = null
   private var image: Image = null
@@ -41,9 +41,13 @@ final class StateTable(budget: Budget) {
 
   def families: Iterable[Family] = byName.values
 
+  /** Also those that the running batch has dropped. */
+  def allFamilies: Seq[Family] = byId.filter(_ != null).toSeq
+
   def family(name: String): Option[Family] = byName.get(name)
 
-  def familyOf(id: Int): Family = byId.get(id)
+  /** The family with this id, or null. */
+  def familyOf(id: Int): Family = if (id < byId.length) byId(id) else null
 
   /** The position that `revert` would go back to. */
   def revertible: Option[Position] = Option(last).map(_.before)
@@ -59,18 +63,18 @@ final class StateTable(budget: Budget) {
   // ---- families
 
   def createFamily(name: String, kind: FamilyKind): Family =
-    addFamily(nextFamilyId, name, kind)
+    addFamily(byId.length, name, kind)
 
   private[tailrace] def addFamily(id: Int, name: String, kind: FamilyKind): Family = {
     val family = new Family(id, name, kind, budget)
     byName += name -> family
-    byId.put(id, family)
-    nextFamilyId = math.max(nextFamilyId, id + 1)
+    while (byId.length <= id) byId += null
+    byId(id) = family
     family
   }
 
   /** Whether the running batch may have changed a family that is gone now. */
-  def hasDroppedFamilies: Boolean = byId.size != byName.size
+  def hasDroppedFamilies: Boolean = allFamilies.size != byName.size
 
   def dropFamily(name: String): Boolean = byName.get(name) match {
     case Some(family) =>
@@ -98,7 +102,8 @@ final class StateTable(budget: Budget) {
     current.settle()
     last = AppliedBatch(position, familiesBefore, current)
     position = Position(position.version + 1, newLineage)
-    current = new Changes(budget)
+    current = if (spare != null) spare else new Changes(budget)
+    spare = null
   }
 
   def rollback(): Unit = {
@@ -141,7 +146,6 @@ final class StateTable(budget: Budget) {
     arena = new Arena(budget)
     byName = Map.empty
     byId.clear()
-    nextFamilyId = 0
     current = new Changes(budget)
     familiesBefore = byName
     position = to
@@ -153,7 +157,12 @@ final class StateTable(budget: Budget) {
     familiesBefore = byName
   }
 
-  private[tailrace] def forgetFamily(name: String): Unit = byName -= name
+  /** A family that the files say was emptied and dropped; its id may be given again. */
+  private[tailrace] def forgetFamily(family: Family): Unit = {
+    if (byName.get(family.name).exists(_ eq family)) byName -= family.name
+    byId(family.id) = null
+    family.layout.close()
+  }
 
   def close(): Unit = release()
 
@@ -170,38 +179,38 @@ final class StateTable(budget: Budget) {
       last.changes.close()
       last = null
     }
-    byId.values.forEach(_.layout.close())
+    if (spare != null) {
+      spare.close()
+      spare = null
+    }
+    allFamilies.foreach(_.layout.close())
     byId.clear()
     arena.close()
   }
 
   private def retire(changes: Changes): Unit = {
     settleImage()
-    if (image == null) {
-      changes.freeReplaced(arena, familyOf)
-      changes.close()
-    } else {
-      waitingForImage += changes
-    }
+    if (image == null) freeAndReuse(changes) else waitingForImage += changes
   }
 
   private def settleImage(): Unit = if (image != null && image.isDone) {
     image.close()
     image = null
-    waitingForImage.foreach { changes =>
-      changes.freeReplaced(arena, familyOf)
-      changes.close()
-    }
+    waitingForImage.foreach(freeAndReuse)
     waitingForImage.clear()
   }
 
+  private def freeAndReuse(changes: Changes): Unit = {
+    changes.freeReplaced(arena, familyOf)
+    if (spare == null) spare = changes else changes.close()
+  }
+
   private def forgetDroppedFamilies(): Unit = {
-    val iterator = byId.values.iterator()
-    while (iterator.hasNext) {
-      val family = iterator.next()
-      if (!byName.get(family.name).exists(_ eq family)) {
+    byId.indices.foreach { id =>
+      val family = byId(id)
+      if (family != null && !byName.get(family.name).exists(_ eq family)) {
         family.layout.close()
-        iterator.remove()
+        byId(id) = null
       }
     }
   }
