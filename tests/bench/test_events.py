@@ -139,7 +139,7 @@ def test_prices_follow_their_law(spark: SparkSession) -> None:
 
 def test_ysb_has_a_third_of_views_and_knows_every_ad(spark: SparkSession) -> None:
     events = rows(spark, YsbOptions(), "event", 6000)
-    ads = dict(tuples(batch(spark, YsbOptions(), 1).static("ad")))
+    ads: dict[str, str] = dict(tuples(batch(spark, YsbOptions(), 1).static("ad")))
     assert len(ads) == 1000
     assert set(Counter(ads.values()).values()) == {10}
     assert {event["ad"] for event in events} <= set(ads)

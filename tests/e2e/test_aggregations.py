@@ -142,7 +142,6 @@ CASES = [
         reference_key=("key",),
     ),
     Case("global_complete", "complete", global_totals, SIMPLE, reference="complete"),
-    Case("global_update", "update", global_totals, SIMPLE),
     Case(
         "global_empty_batches",
         "complete",
@@ -175,13 +174,6 @@ CASES = [
         SIMPLE,
         reference="update",
         reference_key=("tags",),
-    ),
-    Case(
-        "several_keys",
-        "complete",
-        counted(["key", "flag", "place.zone"]),
-        SIMPLE,
-        reference="complete",
     ),
     Case("typed_keys", "complete", typed_keys, SIMPLE),
     Case(
@@ -216,14 +208,6 @@ CASES = [
         conf={AGGREGATION_FORMAT_CONF: "1"},
         reference="update",
         reference_key=("key",),
-    ),
-    Case(
-        "state_format_1_struct_key",
-        "complete",
-        counted(["place", "key"]),
-        SIMPLE,
-        conf={AGGREGATION_FORMAT_CONF: "1"},
-        reference="complete",
     ),
 ]
 

@@ -122,9 +122,6 @@ SQL_SUBQUERY = """
     SELECT spot, flag, avg(price) AS price, count(*) FILTER (WHERE price > 5000) AS dear
     FROM priced GROUP BY spot, flag
 """
-SQL_JOIN = """
-    SELECT shown.ad, shown_id, click_id FROM shown JOIN clicks ON ad = clicked_ad AND cost = gain
-"""
 
 EVENTS = {"events": events(offset=50, flush=True)}
 LATE = {"events": events(offset=51, late=0.3, resent=0.2)}
@@ -193,13 +190,6 @@ CASES = [
         PLAIN,
         reference="update",
         reference_key=("spot", "flag"),
-    ),
-    Case(
-        "sql_join",
-        "append",
-        sql(SQL_JOIN),
-        advertisements(offset=51, flush=False),
-        reference="append",
     ),
 ]
 

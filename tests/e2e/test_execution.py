@@ -62,7 +62,7 @@ CHECKPOINT_FORMAT_CASES = [
         needs_column_families=version != "2",
         reference="append",
     )
-    for version in ("2", "3", "4")
+    for version in ("2", "4")
 ]
 
 # A deduplication whose second run must find again what its first run has just marked as seen.
@@ -71,7 +71,6 @@ RUN_TWICE_CASES = [
     tumbling_append,
     session_append,
     forever,
-    watermarked,
     Case("full_join", "append", in_time_range("full_outer"), ORDERLY, reference="append"),
 ]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tailrace._version import __version__
-from tailrace.cli import demo, doctor, option_table
+from tailrace.cli import bench, demo, doctor, option_table, report
 from tailrace.errors import TailraceError
 
 
@@ -28,7 +28,13 @@ class Command(Protocol):
     def run(self, arguments: argparse.Namespace) -> int: ...
 
 
-COMMANDS: dict[str, Command] = {"demo": demo, "doctor": doctor, "options": option_table}
+COMMANDS: dict[str, Command] = {
+    "demo": demo,
+    "bench": bench,
+    "report": report,
+    "doctor": doctor,
+    "options": option_table,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

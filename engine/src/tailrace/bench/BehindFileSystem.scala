@@ -1,6 +1,6 @@
 package tailrace.bench
 
-import java.io.{ByteArrayInputStream, ByteArrayOutputStream}
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream, IOException}
 import java.net.URI
 import java.util.EnumSet
 import java.util.concurrent.ConcurrentHashMap
@@ -34,18 +34,21 @@ final class BehindFileSystem extends FileSystem {
 
   override def initialize(name: URI, conf: Configuration): Unit = {
     super.initialize(name, conf)
+    setConf(conf)
     below = conf.get("fs.behind.below", "file") match {
       case RemoteFileSystem.Scheme => new RemoteFileSystem
       case _ => new RawLocalFileSystem
     }
+    below.setConf(conf)
     below.initialize(URI.create(below.getScheme + ":///"), conf)
     writer = BehindFileSystem.writer(below)
   }
 
-  override def open(path: Path, bufferSize: Int): FSDataInputStream = writer.pending(key(path)) match {
-    case Some(bytes) => new FSDataInputStream(new PendingInput(bytes))
-    case None => below.open(under(path), bufferSize)
-  }
+  override def open(path: Path, bufferSize: Int): FSDataInputStream =
+    writer.pending(key(path)) match {
+      case Some(bytes) => new FSDataInputStream(new PendingInput(bytes))
+      case None => below.open(under(path), bufferSize)
+    }
 
   override def create(
       path: Path, permission: FsPermission, overwrite: Boolean, bufferSize: Int,
@@ -71,14 +74,18 @@ final class BehindFileSystem extends FileSystem {
     create(path, permission, flags.contains(CreateFlag.OVERWRITE), bufferSize, replication,
       blockSize, progress)
 
-  override def rename(from: Path, to: Path): Boolean = {
-    if (!writer.renamed(key(from), key(to))) {
+  override def rename(from: Path, to: Path): Boolean = rename(from, to, overwrite = false)
+
+  override def rename(from: Path, to: Path, options: Options.Rename*): Unit =
+    if (!rename(from, to, options.contains(Options.Rename.OVERWRITE))) {
+      throw new IOException(s"$from could not be renamed to $to")
+    }
+
+  private def rename(from: Path, to: Path, overwrite: Boolean): Boolean =
+    writer.renamed(key(from), key(to), overwrite) || {
       writer.drain()
       below.rename(under(from), under(to))
-    } else true
-  }
-
-  override def rename(from: Path, to: Path, options: Options.Rename*): Unit = rename(from, to)
+    }
 
   override def delete(path: Path, recursive: Boolean): Boolean = {
     writer.forget(key(path))
@@ -145,6 +152,10 @@ final class BehindFileContext(uri: URI, conf: Configuration)
       createParent: Boolean): FSDataOutputStream =
     fsImpl.asInstanceOf[BehindFileSystem].primitiveCreate(
       path, permission, flags, bufferSize, replication, blockSize, progress, checksum)
+
+  override def renameInternal(from: Path, to: Path, overwrite: Boolean): Unit =
+    fsImpl.asInstanceOf[BehindFileSystem].rename(
+      from, to, if (overwrite) Options.Rename.OVERWRITE else Options.Rename.NONE)
 }
 
 private object BehindFileContext {

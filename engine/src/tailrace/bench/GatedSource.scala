@@ -82,10 +82,11 @@ private final case class GatedOffset(end: Long, millis: Long) extends Offset {
 }
 
 private object GatedOffset {
-  def parse(json: String): GatedOffset = json.trim.stripPrefix("[").stripSuffix("]").split(',') match {
-    case Array(end, millis) => GatedOffset(end.trim.toLong, millis.trim.toLong)
-    case _ => throw new IllegalArgumentException(s"Not an offset of a gated source: $json")
-  }
+  def parse(json: String): GatedOffset =
+    json.trim.stripPrefix("[").stripSuffix("]").split(',') match {
+      case Array(end, millis) => GatedOffset(end.trim.toLong, millis.trim.toLong)
+      case _ => throw new IllegalArgumentException(s"Not an offset of a gated source: $json")
+    }
 }
 
 private final case class GatedPartition(first: Long, step: Int, until: Long, micros: Long)

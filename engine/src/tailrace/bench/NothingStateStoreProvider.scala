@@ -9,8 +9,8 @@ import org.apache.spark.sql.types.StructType
  * Problem: how much of a batch is the state store's, and how much the rest of Spark's?
  *
  * Answer: a store that keeps nothing. Gets find nothing, puts go nowhere, scans are empty; only the
- * protocol with Spark is kept. What a batch costs on it is the cost of the rest of vanilla Spark, and
- * the floor for a store that changes nothing else. (One that also brings a faster way to write
+ * protocol with Spark is kept. What a batch costs on it is the cost of the rest of vanilla Spark,
+ * and the floor for a store that changes nothing else. (One that also brings a faster way to write
  * Spark's own logs can go below it.)
  *
  * Invariant: its results are wrong, always. It is for measuring and for nothing else.
@@ -55,7 +55,8 @@ final class NothingStateStoreProvider extends StateStoreProvider {
   }
 }
 
-private final class NothingStateStore(provider: NothingStateStoreProvider, override val version: Long)
+private final class NothingStateStore(
+    provider: NothingStateStoreProvider, override val version: Long)
   extends StateStore {
   private var committed = false
 

@@ -38,6 +38,8 @@ final class RemoteFileSystem extends FileSystem {
 
   override def initialize(name: URI, conf: Configuration): Unit = {
     super.initialize(name, conf)
+    setConf(conf)
+    disk.setConf(conf)
     disk.initialize(URI.create("file:///"), conf)
     link = RemoteFileSystem.link(conf)
   }
@@ -203,6 +205,11 @@ final class RemoteFileContext(uri: URI, conf: Configuration)
       createParent: Boolean): FSDataOutputStream =
     fsImpl.asInstanceOf[RemoteFileSystem].primitiveCreate(
       path, permission, flags, bufferSize, replication, blockSize, progress, checksum)
+
+  /** Nor for the two names of a rename: Hadoop's default asks about each of them first. */
+  override def renameInternal(from: Path, to: Path, overwrite: Boolean): Unit =
+    fsImpl.asInstanceOf[RemoteFileSystem].rename(
+      from, to, if (overwrite) Options.Rename.OVERWRITE else Options.Rename.NONE)
 }
 
 private object RemoteFileContext {

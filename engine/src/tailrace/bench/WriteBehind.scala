@@ -30,14 +30,16 @@ private[bench] final class WriteBehind(below: FileSystem) {
   }
 
   /** False if the file is not one of ours that wait for their name. */
-  def renamed(from: String, to: String): Boolean = {
+  def renamed(from: String, to: String, overwrite: Boolean): Boolean = {
     val bytes = files.remove(from)
-    if (bytes == null) return false
-    if (files.putIfAbsent(to, bytes) != null) {
-      throw new FileAlreadyExistsException(s"$to exists already")
+    if (bytes != null) {
+      if (overwrite) files.put(to, bytes)
+      else if (files.putIfAbsent(to, bytes) != null) {
+        throw new FileAlreadyExistsException(s"$to exists already")
+      }
+      upload(from, to, bytes)
     }
-    upload(from, to, bytes)
-    true
+    bytes != null
   }
 
   def forget(path: String): Unit = {

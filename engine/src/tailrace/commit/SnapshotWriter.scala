@@ -14,15 +14,13 @@ import tailrace.store.Image
  */
 final class SnapshotWriter(folder: StateFolder, names: FileNames, codec: Codec, store: String) {
 
-  /** Writes in the background; exactly one of the two is called when it is over. */
+  /**
+   * Writes in the background; exactly one of the two is called when it is over, and only then is
+   * the image done: whoever waits for the image sees what became of it.
+   */
   def submit(image: Image)(written: Long => Unit)(failed: Throwable => Unit): Unit =
     SnapshotWriter.pool.execute { () =>
-      try {
-        val bytes = try write(image) finally image.done()
-        written(bytes)
-      } catch {
-        case error: Throwable => failed(error)
-      }
+      try written(write(image)) catch { case error: Throwable => failed(error) } finally image.done()
     }
 
   /** Writes now, in the caller's thread, and returns the file's size. */

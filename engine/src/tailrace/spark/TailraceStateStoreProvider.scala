@@ -173,11 +173,14 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       name: String, valueSchema: StructType, spec: KeyStateEncoderSpec,
       multiValue: Boolean, internal: Boolean): Unit = {
     val known = accesses.get(name)
-    val present = store.table.family(name)
-    if (known == null || !present.exists(_ eq known.family)) {
+    if (known == null || !store.table.family(name).exists(_ eq known.family)) {
       val codec = if (known != null) known.keys else KeyCodec(spec, valueSchema)
       val kind = FamilyKind(
         codec.order, multiValue, internal, SchemaText(spec.keySchema), SchemaText(valueSchema))
+      // Spark gives families that an operator never uses, such as a join's "default", any schema.
+      store.table.family(name).filter(family => family.layout.size == 0 && family.kind != kind)
+        .foreach(_ => store.table.dropFamily(name))
+      val present = store.table.family(name)
       present.foreach(family => verifyKind(name, family.kind, kind))
       val family = present.getOrElse(store.table.createFamily(name, kind))
       accesses.put(name, new FamilyAccess(family, codec, valueSchema))

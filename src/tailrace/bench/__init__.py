@@ -1,0 +1,1 @@
+"""Measures state stores side by side: events, workloads, and the runs that compare them."""

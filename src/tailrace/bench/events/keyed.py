@@ -1,0 +1,37 @@
+"""Keys and values: the plainest stream, whose state has the size one asks for.
+
+Problem: in the published workloads rate, key space and state size depend on each other.
+Answer: (key, value), with keys uniform or by zipf's law over a space of any size.
+Invariant: there are at most `keys` different keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tailrace.bench.events.base import EventOptions, option
+from tailrace.bench.events.numbers import below, zipf
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KeyedOptions(EventOptions):
+    """The table `event`."""
+
+    TABLES: ClassVar[tuple[str, ...]] = ("event",)
+
+    rate: int = option(100_000, "Events per second of event time.", least=1, most=1_000_000)
+    keys: int = option(1_000_000, "Different keys.", least=1)
+    values: int = option(1_000_000, "Different values.", least=1)
+    exponent: float = option(0.0, "Exponent of zipf's law for keys; 0 is uniform.", most=10)
+
+    def columns(self, table: str, events: DataFrame) -> DataFrame:  # noqa: ARG002 - has one
+        s = F.col("sequence")
+        return events.select(
+            zipf(s, self.seed, "key", self.keys, self.exponent).alias("key"),
+            below(s, self.seed, "value", self.values).alias("value"),
+            "time",
+        )

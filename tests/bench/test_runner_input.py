@@ -1,0 +1,95 @@
+"""Bad input is told before Spark starts, with its problem, cause and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tailrace.bench import runner
+from tailrace.bench.remote import Remote
+from tailrace.bench.stores import BenchError
+from tailrace.cli import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "There is no workload to run."),
+        (["q55"], "There is no workload 'q55'."),
+        (["q5", "--suite", "flow"], "There is no suite 'flow'."),
+        (["ysb", "--suite", "flowkv"], "There is no workload to run."),
+        (["q5", "--stores", "rocks"], "There is no store 'rocks'."),
+        (["q5", "--stores", ","], "There is no store to run."),
+        (["q5", "--stores", "hdfs,hdfs"], "A store was named twice."),
+        (["q5", "--baseline", "misa"], "There is no baseline 'misa'."),
+        (["q5", "--rows", "0"], "--rows cannot be 0."),
+        (["q5", "--rows", "3000000000"], "--rows cannot be 3000000000."),
+        (["q5", "--rate", "0"], "does not take the value 0"),
+        (["q5", "--batches", "0"], "--batches cannot be 0."),
+        (["q5", "--warmup", "-1"], "--warmup cannot be -1."),
+        (["q5", "--repeat", "0"], "--repeat cannot be 0."),
+        (["q5", "--partitions", "0"], "--partitions cannot be 0."),
+        (["q5", "--rate", "5", "--trigger", "-1"], "--trigger cannot be -1.0."),
+        (["q5", "--trigger", "1"], "--trigger was given without --rate."),
+        (["q5", "--rows", "5", "--rate", "5"], "--rows and --rate were both given."),
+        (["q5", "--keys", "5"], "q5 has no number of keys to choose."),
+        (["q5", "--option", "disorder"], "--option does not understand 'disorder'."),
+        (["q5", "--option", "disordre=1"], "have no option disordre"),
+        (["q5", "--option", "window=soon"], "Option window does not take the value 'soon'."),
+        (["q5", "--remote", "rtt=30"], "--remote does not understand 'rtt=30'."),
+        (["q5", "--remote", "rtt=0ms"], "--remote describes a line without any cost."),
+        (["growth", "--sizes", "big"], "--sizes does not understand 'big'."),
+        (["misa", "--rates", "fast"], "--rates does not understand 'fast'."),
+        (["q5", "--out", "no/such/folder/x.json"], "The result cannot be written to"),
+        (["q5", "--out", "."], "The result cannot be written to"),
+    ],
+)
+def test_bad_input_is_told_before_spark_starts(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    problem: str,
+) -> None:
+    monkeypatch.setattr(runner, "run", lambda *_: pytest.fail("Spark would have started"))
+    assert main(["bench", *arguments]) == 1
+    told = capsys.readouterr().err
+    assert problem in told
+    assert "cause:" in told
+    assert "remedy:" in told
+
+
+def test_a_close_name_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "q5", "--stores", "tailrac"]) == 1
+    assert "Did you mean tailrace?" in capsys.readouterr().err
+
+
+def test_list_shows_workloads_suites_and_stores(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "list"]) == 0
+    shown = capsys.readouterr().out
+    for word in ("q11-median", "flowkv", "rocksdb-changelog", "async-checkpoint"):
+        assert word in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "nanos", "bytes_per_second"),
+    [
+        ("rtt=30ms,bandwidth=1gbit", 30_000_000, 125_000_000),
+        ("bandwidth=10mb/s", 0, 10_000_000),
+        ("rtt=0.5ms", 500_000, 0),
+        ("rtt=200us , bandwidth=100Mbit", 200_000, 12_500_000),
+    ],
+)
+def test_a_line_is_understood(text: str, nanos: int, bytes_per_second: int) -> None:
+    assert Remote.parse(text) == Remote(nanos, bytes_per_second)
+
+
+def test_an_output_that_exists_is_not_touched_by_the_check(tmp_path: Path) -> None:
+    from tailrace.bench.plan import check_output
+
+    path = tmp_path / "kept.json"
+    path.write_text("kept")
+    check_output(path)
+    assert path.read_text() == "kept"
+    with pytest.raises(BenchError):
+        check_output(path / "below.json")

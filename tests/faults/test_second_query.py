@@ -1,0 +1,82 @@
+"""Two queries on one checkpoint, in two processes: one fails clearly, the results stay right.
+
+Spark's own log of offsets decides: of two writers of one entry exactly one may succeed. On a local
+disk that promise is `LocalFileManager`'s, so it is tested here with two real processes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from support import second_query
+
+PATIENCE_FILES = 60
+WORDS = ["oak", "elm", "ash", "fir"]
+
+
+def add_file(events: Path, number: int) -> list[str]:
+    """One file of words, which appears as a whole."""
+    words = [WORDS[(number * 7 + index * index) % len(WORDS)] for index in range(50 + number)]
+    hidden = events / f".{number}.json"
+    hidden.write_text("\n".join(json.dumps({"word": word}) for word in words))
+    hidden.rename(events / f"{number}.json")
+    return words
+
+
+def totals(results: Path) -> Counter[str]:
+    """The last count of every word, batch by batch."""
+    latest: Counter[str] = Counter()
+    for path in sorted(results.glob("*.txt"), key=lambda path: int(path.stem)):
+        for line in path.read_text().splitlines():
+            word, count = line.split()
+            latest[word] = int(count)
+    return latest
+
+
+def test_one_of_two_queries_on_a_checkpoint_fails_clearly(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events, checkpoint, results = tmp_path / "events", tmp_path / "checkpoint", tmp_path / "results"
+    events.mkdir()
+    results.mkdir()
+    words = add_file(events, 0)
+    first = second_query.start_counting(spark, events, checkpoint, results)
+    first.processAllAvailable()
+    rival = subprocess.Popen(
+        [
+            sys.executable,
+            second_query.__file__,
+            *map(str, (events, checkpoint, results)),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert rival.stdout is not None
+        assert rival.stdout.readline().strip() == "ready"
+        for number in range(1, PATIENCE_FILES):
+            words += add_file(events, number)
+            time.sleep(0.5)
+            if not first.isActive or rival.poll() is not None:
+                break
+        (results / "stop").touch()
+        said = rival.communicate()[0]
+        errors = [str(first.exception())] if first.exception() else []
+        errors += [said] if "failed: " in said else []
+        assert len(errors) == 1, "two queries ran on one checkpoint, and not one of them failed"
+        assert "CONCURRENT_STREAM_LOG_UPDATE" in errors[0] or "concurrently" in errors[0], errors
+    finally:
+        rival.kill()
+        rival.wait()
+        first.stop()
+    # Whoever goes on finds a checkpoint that gives the right results.
+    survivor = second_query.start_counting(spark, events, checkpoint, results)
+    survivor.processAllAvailable()
+    survivor.stop()
+    assert totals(results) == Counter(words)
