@@ -1,12 +1,18 @@
 package tailrace.spark
 
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection, UnsafeRow, XXH64}
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.unsafe.Platform
 
-import tailrace.layout.Record
-import tailrace.layout.ordered.SortWord
+import tailrace.layout.{Cursor, Record}
+import tailrace.layout.ordered.{OrderedLayout, SortWord}
+
+/** What a family can be asked for beyond single keys. */
+trait PrefixScans {
+  /** The records whose keys have these leading columns. */
+  def prefixCursor(layout: OrderedLayout, prefix: UnsafeRow): Cursor
+}
 
 /**
  * How a family's keys become bytes and rows again. `encode` leaves the bytes in `base`, `offset`
@@ -21,17 +27,15 @@ sealed abstract class KeyCodec {
 
   def encode(row: UnsafeRow): Unit
 
-  /** The key of a record. The row may be the same object each time. */
-  def decode(record: Long): UnsafeRow
-
-  /** Another decoder, for an iterator that lives beside others. */
+  /**
+   * A function from a record to its key. The row may be the same object each time; where decoding
+   * is costly to set up, also across decoders, as in Spark's RocksDB store.
+   */
   def newDecoder(): Long => UnsafeRow
 }
 
 /** Point access: a key is the bytes of its row, taken from where they are. */
 final class RowKeyCodec(schema: StructType) extends KeyCodec {
-  private val decoder = newDecoder()
-
   override def order: Option[SortWord] = None
 
   override def encode(row: UnsafeRow): Unit = {
@@ -39,8 +43,6 @@ final class RowKeyCodec(schema: StructType) extends KeyCodec {
     offset = row.getBaseOffset
     length = row.getSizeInBytes
   }
-
-  override def decode(record: Long): UnsafeRow = decoder(record)
 
   override def newDecoder(): Long => UnsafeRow = {
     val row = new UnsafeRow(schema.length)
@@ -51,18 +53,76 @@ final class RowKeyCodec(schema: StructType) extends KeyCodec {
   }
 }
 
-/** Prefix and range scans: Spark's own order-preserving encodings, and their order here. */
-final class ScanKeyCodec(spec: KeyStateEncoderSpec, valueSchema: StructType) extends KeyCodec {
-  private val encoder = newEncoder()
+/**
+ * Prefix scans: `hash of the leading columns (8 bytes, big-endian) row`. Keys with the same leading
+ * columns are neighbours, and a key's row is there as it is: no encoding, no decoding. Two groups
+ * whose hashes are equal are told apart by the columns themselves.
+ */
+final class PrefixKeyCodec(schema: StructType, prefixColumns: Int)
+  extends KeyCodec with PrefixScans {
+  import PrefixKeyCodec._
 
-  def supportsPrefixScan: Boolean = encoder.supportPrefixKeyScan
+  private val leading = UnsafeProjection.create(schema.fields.take(prefixColumns).zipWithIndex.map {
+    case (field, index) => BoundReference(index, field.dataType, field.nullable)
+  }.toSeq)
+  private var buffer = new Array[Byte](64)
+  private val scanned = new UnsafeRow(schema.length)
+
+  override val order: Option[SortWord] = Some(SortWord.Skipping(0))
+
+  override def encode(row: UnsafeRow): Unit = {
+    length = HashSize + row.getSizeInBytes
+    if (buffer.length < length) buffer = new Array[Byte](length * 2)
+    base = buffer
+    offset = Platform.BYTE_ARRAY_OFFSET.toLong
+    Platform.putLong(base, offset, java.lang.Long.reverseBytes(hashOf(leading(row))))
+    Platform.copyMemory(
+      row.getBaseObject, row.getBaseOffset, base, offset + HashSize, row.getSizeInBytes.toLong)
+  }
+
+  override def newDecoder(): Long => UnsafeRow = {
+    val row = new UnsafeRow(schema.length)
+    record => pointAt(record, row)
+  }
+
+  override def prefixCursor(layout: OrderedLayout, prefix: UnsafeRow): Cursor = {
+    val wanted = prefix.copy() // the caller may use the row again before the cursor is at its end
+    val bytes = new Array[Byte](HashSize)
+    Platform.putLong(bytes, Platform.BYTE_ARRAY_OFFSET.toLong,
+      java.lang.Long.reverseBytes(hashOf(wanted)))
+    val sameHash = layout.prefixCursor(bytes)
+    () => {
+      var record = sameHash.next()
+      while (record != 0L && leading(pointAt(record, scanned)) != wanted) record = sameHash.next()
+      record
+    }
+  }
+
+  private def pointAt(record: Long, row: UnsafeRow): UnsafeRow = {
+    row.pointTo(null, Record.keyAddress(record) + HashSize, Record.keyLength(record) - HashSize)
+    row
+  }
+}
+
+object PrefixKeyCodec {
+  private val HashSize = 8
+  private val Seed = 0x707265666978L
+
+  private def hashOf(row: UnsafeRow): Long =
+    XXH64.hashUnsafeWords(row.getBaseObject, row.getBaseOffset, row.getSizeInBytes, Seed)
+}
+
+/** Range scans: Spark's own order-preserving encodings, and their order here. */
+final class ScanKeyCodec(spec: KeyStateEncoderSpec, valueSchema: StructType)
+  extends KeyCodec with PrefixScans {
+  private val encoder =
+    spec.toEncoder(new UnsafeRowDataEncoder(spec, valueSchema), useColumnFamilies = true)
 
   def supportsRangeScan: Boolean = encoder.supportsRangeScan
 
   def supportsDeleteRange: Boolean = encoder.supportsDeleteRange
 
   override val order: Option[SortWord] = Some(spec match {
-    case _: PrefixKeyScanStateEncoderSpec => SortWord.CountedPrefix
     case RangeKeyScanStateEncoderSpec(_, ordinals) =>
       SortWord.Skipping(ScanKeyCodec.rangeValueOffset(ordinals.length))
     case _: TimestampAsPrefixKeyStateEncoderSpec => SortWord.Skipping(0)
@@ -79,24 +139,17 @@ final class ScanKeyCodec(spec: KeyStateEncoderSpec, valueSchema: StructType) ext
 
   def encodeKey(row: UnsafeRow): Array[Byte] = encoder.encodeKey(row)
 
-  def encodePrefix(row: UnsafeRow): Array[Byte] = encoder.encodePrefixKey(row)
-
-  override def decode(record: Long): UnsafeRow = decodeWith(encoder, record)
-
-  override def newDecoder(): Long => UnsafeRow = {
-    val own = newEncoder()
-    record => decodeWith(own, record)
+  override def prefixCursor(layout: OrderedLayout, prefix: UnsafeRow): Cursor = {
+    if (!encoder.supportPrefixKeyScan) throw PrefixScans.unsupported
+    layout.prefixCursor(encoder.encodePrefixKey(prefix))
   }
 
-  private def decodeWith(decoder: RocksDBKeyStateEncoder, record: Long): UnsafeRow = {
+  override def newDecoder(): Long => UnsafeRow = record => {
     val bytes = new Array[Byte](Record.keyLength(record))
     Platform.copyMemory(
       null, Record.keyAddress(record), bytes, Platform.BYTE_ARRAY_OFFSET.toLong, bytes.length.toLong)
-    decoder.decodeKey(bytes)
+    encoder.decodeKey(bytes)
   }
-
-  private def newEncoder(): RocksDBKeyStateEncoder =
-    spec.toEncoder(new UnsafeRowDataEncoder(spec, valueSchema), useColumnFamilies = true)
 }
 
 object ScanKeyCodec {
@@ -108,9 +161,15 @@ object ScanKeyCodec {
     4 + 1 + UnsafeRow.calculateBitSetWidthInBytes(orderingColumns) + 8 * orderingColumns
 }
 
+object PrefixScans {
+  def unsupported: RuntimeException =
+    new IllegalArgumentException("Prefix scan requires setting prefix key!")
+}
+
 object KeyCodec {
   def apply(spec: KeyStateEncoderSpec, valueSchema: StructType): KeyCodec = spec match {
     case NoPrefixKeyStateEncoderSpec(schema) => new RowKeyCodec(schema)
+    case PrefixKeyScanStateEncoderSpec(schema, columns) => new PrefixKeyCodec(schema, columns)
     case other => new ScanKeyCodec(other, valueSchema)
   }
 }

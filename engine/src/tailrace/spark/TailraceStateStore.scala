@@ -308,9 +308,8 @@ final class TailraceStateStore(
   }
 
   private def prefixCursor(access: FamilyAccess, prefix: UnsafeRow): Cursor = access.keys match {
-    case codec: ScanKeyCodec if codec.supportsPrefixScan =>
-      access.family.ordered.prefixCursor(codec.encodePrefix(prefix))
-    case _ => throw new IllegalArgumentException("Prefix scan requires setting prefix key!")
+    case scans: PrefixScans => scans.prefixCursor(access.family.ordered, prefix)
+    case _ => throw PrefixScans.unsupported
   }
 
   private def rangeCursor(

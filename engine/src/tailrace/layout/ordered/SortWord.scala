@@ -8,7 +8,7 @@ import org.apache.spark.unsafe.Platform
  *
  * Invariant: keys are ordered by (word, unsigned), then by their bytes. Where the order of the
  * bytes has a meaning (ranges), the word is monotone in them. Where only neighbourhood has one
- * (prefix groups), the word is a hash of the prefix: equal for all keys of the group, and spread
+ * (a key's timestamps), the word is a hash of the rest: equal for all keys of the group, and spread
  * evenly, which the leading bytes of a Spark row are not.
  */
 sealed abstract class SortWord(val code: Byte, val parameter: Int) {
@@ -30,16 +30,8 @@ object SortWord {
       ofKey(base, offset, length)
   }
 
-  /** Keys `length(u32) prefix rest`: grouped by the prefix. */
-  case object CountedPrefix extends SortWord(2, 0) {
-    override def ofKey(base: AnyRef, offset: Long, length: Int): Long =
-      XXH64.hashUnsafeBytes(base, offset + 4, Platform.getInt(base, offset), Seed)
-    override def ofPrefix(base: AnyRef, offset: Long, length: Int): Long =
-      ofKey(base, offset, length)
-  }
-
   /** Keys `prefix timestamp(8 bytes)`: grouped by the prefix, ordered by time in the group. */
-  case object BeforeTimestamp extends SortWord(3, 0) {
+  case object BeforeTimestamp extends SortWord(2, 0) {
     override def ofKey(base: AnyRef, offset: Long, length: Int): Long =
       XXH64.hashUnsafeBytes(base, offset, length - 8, Seed)
     override def ofPrefix(base: AnyRef, offset: Long, length: Int): Long =
@@ -48,8 +40,7 @@ object SortWord {
 
   def apply(code: Byte, parameter: Int): SortWord = code match {
     case 1 => Skipping(parameter)
-    case 2 => CountedPrefix
-    case 3 => BeforeTimestamp
+    case 2 => BeforeTimestamp
   }
 
   private def leadingBytes(base: AnyRef, offset: Long, length: Int): Long = {
