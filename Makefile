@@ -26,7 +26,7 @@ demo: engine  ## tailrace beside RocksDB, in under two minutes
 	@$(BIN)/tailrace demo
 
 test: lint engine  ## lint, then all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -39,6 +39,7 @@ CANDIDATE = os.environ.get("TAILRACE_E2E_CANDIDATE", TAILRACE)
 METRIC_PREFIX = {ROCKSDB: "rocksdb", HDFS: "loadedMapCache", TAILRACE: "tailrace"}
 
 PROVIDER_CONF = "spark.sql.streaming.stateStore.providerClass"
+FILE_MANAGER_CONF = "spark.sql.streaming.checkpointFileManagerClass"
 CHECKPOINT_FORMAT_CONF = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 JOIN_FORMAT_CONF = "spark.sql.streaming.join.stateFormatVersion"
 AGGREGATION_FORMAT_CONF = "spark.sql.streaming.aggregation.stateFormatVersion"
@@ -129,6 +130,8 @@ def new_session(spark: SparkSession, provider: str, conf: Mapping[str, str]) -> 
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set(SHUFFLE_CONF, "2")
     session.conf.set(PROVIDER_CONF, provider)
+    if provider != TAILRACE:  # the other side is Spark as it comes
+        session.conf.unset(FILE_MANAGER_CONF)
     for key, value in conf.items():
         session.conf.set(key, value)
     return session

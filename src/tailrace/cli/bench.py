@@ -21,8 +21,8 @@ DEFAULT_OUT = "tailrace-bench.json"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD",
-        help="workloads or groups of them; `list` shows all; `misa` and `growth` have their own "
-        "settings")  # fmt: skip
+        help="workloads or groups of them; `list` shows all; `misa`, `growth` and `restore` "
+        "have their own settings")  # fmt: skip
     add("--suite", help="the workloads of a suite, or those of it that were named")
     add("--stores", default=None, help=f"in this order, by commas (default: {STORES})")
     add("--baseline", action="append", default=[], metavar="NAME",
@@ -55,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.workloads == ["list"]:
         print(listing())
         return 0
+    if arguments.workloads == ["restore"]:
+        return run_restore(arguments)
     from tailrace.bench import result, runner
     from tailrace.bench.plan import check_output
     from tailrace.bench.report.text import conclusion
@@ -74,6 +76,34 @@ def run(arguments: argparse.Namespace) -> int:
     if found["interrupted"]:
         return 130
     return 1 if any(run["results"]["agree"] is False for run in found["runs"]) else 0
+
+
+def run_restore(arguments: argparse.Namespace) -> int:
+    """The time to come back has no batches to measure, so it has a run of its own."""
+    import json
+
+    from tailrace.bench import restore
+    from tailrace.bench.plan import check_output, cores
+    from tailrace.bench.screen import Screen
+    from tailrace.bench.stores import BenchError, chosen
+
+    keys = arguments.keys if arguments.keys is not None else 5_000_000
+    repeats = arguments.repeat if arguments.repeat > 1 else 3
+    if keys < restore.ROWS:
+        raise BenchError(
+            f"--keys {keys} is too few for a restore.",
+            f"The state that is taken for empty has {restore.ROWS:,} keys itself.",
+            "Give a state worth restoring, such as --keys 5000000.",
+        )
+    names = arguments.stores or "rocksdb,rocksdb-changelog,hdfs,tailrace"
+    stores = chosen([name.strip() for name in names.split(",") if name.strip()], [])
+    check_output(arguments.out)
+    found = restore.run(
+        stores, keys, repeats, arguments.cores or cores(), arguments.memory, Screen(1)
+    )
+    arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(restore.conclusion(found))
+    return 0
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
