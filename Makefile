@@ -4,10 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test lint format engine clean
+.PHONY: help setup demo test lint format engine clean bench-check bench-flowkv
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## make .venv with everything in it
 
@@ -27,6 +27,13 @@ demo: engine  ## tailrace beside RocksDB, in under two minutes
 
 test: lint engine  ## lint, then all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+bench-check: engine  ## every workload against its reference, a million events each (long)
+	$(BIN)/tailrace bench check
+
+bench-flowkv: engine  ## the FlowKV suite and its report, in under 15 minutes
+	$(BIN)/tailrace bench nexmark --suite flowkv --out build/flowkv.json
+	$(BIN)/tailrace report build/flowkv.json --out build/report
 
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 
 from support import statefile
-from support.fixtures import Opener
+from support.fixtures import Opener, wait_for
 from support.harness import Encoder, Shape
 
 PLAIN = {"spark.sql.streaming.stateStore.tailrace.compression": "none"}
@@ -30,13 +30,14 @@ def store_file(opener: Opener, name: str) -> Path:
 HEADER = bytes.fromhex(
     "5441494c52414345"  # TAILRACE
     "00010100"  # format 1, changes, no compression
-    "0000004e"  # header length
+    "00000056"  # header length
     "0000000000000001"  # version
     "91cf8d2f26916849"  # lineage: XXH64 over the one change, the version and the parent
     "0000000000000000"  # the parent is the empty state
     "0000000b302f302f64656661756c74"  # store 0/0/default
     "0001"  # one family
     "000000000000"  # id 0, no flags, no order, no parameter
+    "0000000000000001"  # one row
     "0000000764656661756c74"  # default
     "00000006626967696e74"  # bigint
     "00000006626967696e74"  # bigint
@@ -128,6 +129,7 @@ def test_snapshot_holds_exactly_the_state(open_provider: Opener) -> None:
     store = provider.load(1, force_snapshot=True)
     store.remove([0])
     store.commit()
+    wait_for(store_file(open_provider, "2.snapshot.tr"))
     snapshot = statefile.read(store_file(open_provider, "2.snapshot.tr"))
     assert (snapshot.kind, snapshot.version, snapshot.parent_lineage) == ("snapshot", 2, 0)
     assert snapshot.lineage == statefile.read(store_file(open_provider, "2.changes.tr")).lineage

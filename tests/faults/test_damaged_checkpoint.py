@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.expectations import commit_all, state_at
-from support.fixtures import Opener
+from support.fixtures import Opener, wait_for
 from support.harness import Provider, Shape, StoreError
 from support.seeds import SEED
 from support.stores import HDFS, ROCKSDB, TAILRACE_CLASS
@@ -170,8 +170,8 @@ def test_snapshot_of_a_different_run_is_passed_over(open_provider: Opener) -> No
     store = provider.load(1, force_snapshot=True)
     store.put([1], [-1])
     store.commit()
+    wait_for(folder_of(open_provider) / "2.snapshot.tr")
     provider.close()
-    assert (folder_of(open_provider) / "2.snapshot.tr").exists()
     again = open_provider(SHAPE)
     commit_all(again, 1, [([2], [-2])])
     again.close()

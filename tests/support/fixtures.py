@@ -7,6 +7,7 @@ Invariant: after a test no provider of it is open, whatever happened.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,14 @@ import pytest
 from support.compilation import harness_jar
 from support.harness import Harness, Provider, Shape
 from support.stores import StoreKind
+
+
+def wait_for(path: Path) -> None:
+    """Waits for a file that is written in the background, and fails if it does not come."""
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path.name} was not written"
+        time.sleep(0.01)
 
 
 class Opener:

@@ -22,6 +22,7 @@ class Family:
     flags: int
     order: int
     parameter: int
+    rows: int
     name: str
     key_types: str
     value_types: str
@@ -90,9 +91,18 @@ def read(path: Path) -> StateFile:
     (count,) = cursor.take(">H")
     families = []
     for _ in range(count):
-        family_id, flags, order, parameter = cursor.take(">HBBH")
+        family_id, flags, order, parameter, rows = cursor.take(">HBBHQ")
         families.append(
-            Family(family_id, flags, order, parameter, cursor.text(), cursor.text(), cursor.text())
+            Family(
+                family_id,
+                flags,
+                order,
+                parameter,
+                rows,
+                cursor.text(),
+                cursor.text(),
+                cursor.text(),
+            )
         )
     assert cursor.at == header_start + header_length
     (header_check,) = cursor.take(">I")

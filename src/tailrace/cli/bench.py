@@ -21,8 +21,8 @@ DEFAULT_OUT = "tailrace-bench.json"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD",
-        help="workloads or groups of them; `list` shows all; `misa`, `growth` and `restore` "
-        "have their own settings")  # fmt: skip
+        help="workloads or groups of them; `list` shows all; `misa`, `growth`, `restore` "
+        "and `check` have their own settings")  # fmt: skip
     add("--suite", help="the workloads of a suite, or those of it that were named")
     add("--stores", default=None, help=f"in this order, by commas (default: {STORES})")
     add("--baseline", action="append", default=[], metavar="NAME",
@@ -57,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.workloads == ["restore"]:
         return run_restore(arguments)
+    if arguments.workloads[:1] == ["check"]:
+        return run_check(arguments)
     from tailrace.bench import result, runner
     from tailrace.bench.plan import check_output
     from tailrace.bench.report.text import conclusion
@@ -104,6 +106,27 @@ def run_restore(arguments: argparse.Namespace) -> int:
     arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(restore.conclusion(found))
     return 0
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Results, not times: every workload against its reference."""
+    from tailrace.bench import checking
+    from tailrace.bench.plan import cores, workloads
+    from tailrace.bench.stores import BenchError, chosen
+    from tailrace.bench.workloads import WORKLOADS
+
+    events = arguments.rows if arguments.rows is not None else checking.EVENTS
+    if events < checking.BATCHES:
+        raise BenchError(
+            f"--rows {events} is too few to check.",
+            f"They are cut into {checking.BATCHES} batches.",
+            "Give at least a few thousand.",
+        )
+    found = workloads(arguments.workloads[1:] or list(WORKLOADS), arguments.suite)
+    stores = chosen((arguments.stores or "rocksdb,tailrace").split(","), [])
+    failed = checking.run(found, stores, events, arguments.cores or cores(), arguments.memory)
+    print(f"{len(found) * len(stores) - failed} equal, {failed} different")
+    return 1 if failed else 0
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:

@@ -60,10 +60,11 @@ final class ChangesWriter(folder: StateFolder, names: FileNames, codec: Codec, s
         index += 1
       }
     }
-    living.map(family => FileHeader.FamilyEntry(family.id, family.name, family.kind)) ++
-      dropped.toSeq.map(table.familyOf).map { family =>
-        FileHeader.FamilyEntry(family.id, family.name, family.kind, dropped = true)
-      }
+    living.map { family =>
+      FileHeader.FamilyEntry(family.id, family.name, family.kind, family.layout.size)
+    } ++ dropped.toSeq.map(table.familyOf).map { family =>
+      FileHeader.FamilyEntry(family.id, family.name, family.kind, rows = 0, dropped = true)
+    }
   }
 }
 

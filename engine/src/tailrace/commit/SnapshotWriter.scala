@@ -26,7 +26,7 @@ final class SnapshotWriter(folder: StateFolder, names: FileNames, codec: Codec, 
   /** Writes now, in the caller's thread, and returns the file's size. */
   def write(image: Image): Long = {
     val families = image.families.map { part =>
-      FileHeader.FamilyEntry(part.family.id, part.family.name, part.family.kind)
+      FileHeader.FamilyEntry(part.family.id, part.family.name, part.family.kind, part.records.size)
     }
     val header = FileHeader(
       FileKind.Snapshot, image.version, image.lineage, 0L, store, families)

@@ -33,8 +33,12 @@ object FileKind {
 }
 
 object FileHeader {
-  /** @param dropped the batch's changes name it, but after the batch it is gone */
-  final case class FamilyEntry(id: Int, name: String, kind: FamilyKind, dropped: Boolean = false)
+  /**
+   * @param rows    the number of its keys at this version, so that a table can be made in its size
+   * @param dropped the batch's changes name it, but after the batch it is gone
+   */
+  final case class FamilyEntry(
+      id: Int, name: String, kind: FamilyKind, rows: Long, dropped: Boolean = false)
 
   private val MultiValue = 1
   private val Internal = 2
@@ -44,7 +48,7 @@ object FileHeader {
    * {{{
    *   header := version(i64) lineage(u64) parentLineage(u64) store(text) count(u16) family*
    *   family := id(u16) flags(u8: 1 many values, 2 internal, 4 dropped) order(u8; 0: none)
-   *             parameter(u16) name(text) keyTypes(text) valueTypes(text)
+   *             parameter(u16) rows(u64) name(text) keyTypes(text) valueTypes(text)
    *   text   := length(u32) UTF-8 bytes
    * }}}
    * Numbers in the header are big-endian, as `DataOutput` writes them.
@@ -64,6 +68,7 @@ object FileHeader {
           (if (entry.kind.internal) Internal else 0) | (if (entry.dropped) Dropped else 0))
       out.writeByte(entry.kind.order.fold(0)(_.code.toInt))
       out.writeShort(entry.kind.order.fold(0)(_.parameter))
+      out.writeLong(entry.rows)
       writeText(out, entry.name)
       writeText(out, entry.kind.keyTypes)
       writeText(out, entry.kind.valueTypes)
@@ -82,13 +87,14 @@ object FileHeader {
       val flags = in.readUnsignedByte()
       val order = in.readByte()
       val parameter = in.readUnsignedShort()
+      val rows = in.readLong()
       val name = readText(in)
       FamilyEntry(id, name, FamilyKind(
         if (order == 0) scala.None else Some(SortWord(order, parameter)),
         multiValue = (flags & MultiValue) != 0,
         internal = (flags & Internal) != 0,
         keyTypes = readText(in),
-        valueTypes = readText(in)), dropped = (flags & Dropped) != 0)
+        valueTypes = readText(in)), rows, dropped = (flags & Dropped) != 0)
     }
     FileHeader(kind, version, lineage, parentLineage, store, families)
   }

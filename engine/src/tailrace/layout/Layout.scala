@@ -22,6 +22,13 @@ trait Layout {
   /** Makes `record`, which has this key, the key's record. Returns the one it replaces, or 0. */
   def put(base: AnyRef, offset: Long, length: Int, record: Long): Long
 
+  /** Prepares an empty layout for this many records: it need not grow on the way there. */
+  def reserve(records: Long): Unit = {}
+
+  /** As `put`, for a key that is certainly not there yet. */
+  def add(base: AnyRef, offset: Long, length: Int, record: Long): Unit =
+    put(base, offset, length, record)
+
   /** Takes the key's record out and returns it, or 0 if there was none. */
   def remove(base: AnyRef, offset: Long, length: Int): Long
 

@@ -136,6 +136,10 @@ final class Loader(folder: StateFolder, names: FileNames, withLineage: Boolean, 
     file.header.families.foreach { entry =>
       if (table.familyOf(entry.id) == null) table.addFamily(entry.id, entry.name, entry.kind)
     }
+    val snapshot = file.header.kind == FileKind.Snapshot
+    if (snapshot) {
+      file.header.families.foreach(entry => table.familyOf(entry.id).layout.reserve(entry.rows))
+    }
     val arena = table.memory
     reader.foreachEntry { (kind, familyId, base, key, keyLength, value, valueLength) =>
       val family = table.familyOf(familyId)
@@ -143,6 +147,8 @@ final class Loader(folder: StateFolder, names: FileNames, withLineage: Boolean, 
         throw new CorruptFile(folder.nameOf(file.name), s"it names an unknown family $familyId")
       }
       kind match {
+        case Change.Put if snapshot =>
+          family.loadNew(arena, base, key, keyLength, value, valueLength)
         case Change.Put => family.loadPut(arena, base, key, keyLength, value, valueLength)
         case Change.Remove => family.loadRemove(arena, base, key, keyLength)
         case Change.Append => family.loadAppend(arena, base, key, keyLength, value, valueLength)

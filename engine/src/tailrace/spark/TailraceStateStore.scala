@@ -8,7 +8,7 @@ import org.apache.spark.sql.types.StructType
 import tailrace.layout.Record
 import tailrace.layout.Cursor
 import tailrace.metrics.BatchMeter
-import tailrace.store.Lineage
+import tailrace.store.{Lineage, SnapshotWish}
 
 /**
  * A version of the state in the hands of a task: reading, or updating towards the next version.
@@ -21,7 +21,7 @@ final class TailraceStateStore(
     override val version: Long,
     meter: BatchMeter,
     startPhase: StorePhase,
-    private[spark] var forceSnapshot: Boolean)
+    private var snapshot: SnapshotWish)
   extends StateStore {
   import StateStore.DEFAULT_COL_FAMILY_NAME
 
@@ -211,7 +211,7 @@ final class TailraceStateStore(
     requireUpdating("commit")
     val base = table.lineage
     // 1. and 2.
-    val newVersion = store.commit(forceSnapshot, meter)
+    val newVersion = store.commit(snapshot, meter)
     phase = StorePhase.move(phase, StorePhase.Committed)
     checkpoint = Some(provider.checkpointInfo(newVersion, base))
     finalMetrics = Some(StoreMetrics.of(table, meter))
@@ -247,9 +247,9 @@ final class TailraceStateStore(
     throw StorePhase.illegal("Cannot get the checkpoint's id before the store is committed"))
 
   /** The read store becomes a write store of the same version; the task keeps owning it. */
-  private[spark] def upgrade(force: Boolean): TailraceStateStore = {
+  private[spark] def upgrade(wish: SnapshotWish): TailraceStateStore = {
     phase = StorePhase.move(phase, StorePhase.Updating)
-    forceSnapshot = force
+    snapshot = wish
     store.begin()
     this
   }

@@ -11,7 +11,7 @@ import tailrace.commit.SnapshotPolicy
 import tailrace.errors.{ForeignFile, InvalidOption, SchemaMismatch}
 import tailrace.memory.Budget
 import tailrace.metrics.BatchMeter
-import tailrace.store.{FamilyKind, Lineage, VersionedStore}
+import tailrace.store.{FamilyKind, Lineage, SnapshotWish, VersionedStore}
 
 /**
  * What Spark makes one of for each store of each partition of a stateful operator
@@ -73,7 +73,11 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       options.codec,
       new SnapshotPolicy(options.snapshotRatio, options.maxChanges),
       options.lockTimeoutMillis,
-      storeConf.minVersionsToRetain)
+      storeConf.minVersionsToRetain,
+      snapshotReady = version =>
+        if (storeConf.reportSnapshotUploadLag) {
+          SnapshotReports.uploaded(stateStoreId, version, hadoopConf)
+        })
   }
 
   override def stateStoreId: StateStoreId = identifier
@@ -87,14 +91,13 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       loadEmpty: Boolean): StateStore =
     open(version, stateStoreCkptId, loadEmpty) { meter =>
       store.begin()
-      // Versions that do not begin with a batch of ours have no changes file to start from.
-      new TailraceStateStore(
-        this, version, meter, StorePhase.Updating, forceSnapshotOnCommit || loadEmpty)
+      val snapshot = if (loadEmpty) SnapshotWish.Now else wish(forceSnapshotOnCommit)
+      new TailraceStateStore(this, version, meter, StorePhase.Updating, snapshot)
     }
 
   override def getReadStore(version: Long, uniqueId: Option[String]): ReadStateStore =
     open(version, uniqueId, empty = false) { meter =>
-      new TailraceStateStore(this, version, meter, StorePhase.Reading, forceSnapshot = false)
+      new TailraceStateStore(this, version, meter, StorePhase.Reading, SnapshotWish.WhenDue)
     }
 
   override def upgradeReadStoreToWriteStore(
@@ -104,10 +107,13 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       forceSnapshotOnCommit: Boolean): StateStore = readStore match {
     case own: TailraceStateStore if own.version == version && own.id == identifier =>
       // The provider may have been replaced while the task was reading: the store's own counts.
-      own.upgrade(forceSnapshotOnCommit)
+      own.upgrade(wish(forceSnapshotOnCommit))
     case other => throw new IllegalArgumentException(
       s"Only a read store of version $version of $identifier can become its write store, not $other")
   }
+
+  private def wish(forced: Boolean): SnapshotWish =
+    if (forced) SnapshotWish.Soon else SnapshotWish.WhenDue
 
   private def open[T](version: Long, lineageName: Option[String], empty: Boolean)(
       make: BatchMeter => T): T = {

@@ -75,6 +75,13 @@ final class Family(val id: Int, val name: String, val kind: FamilyKind, budget: 
     if (replaced != 0L) Record.free(arena, replaced)
   }
 
+  /** As `loadPut`, for a key that is certainly not there yet: a snapshot names each key once. */
+  def loadNew(
+      arena: Arena, base: AnyRef,
+      keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit =
+    layout.add(base, keyOffset, keyLength, settled(
+      Record.create(arena, base, keyOffset, keyLength, base, valueOffset, valueLength)))
+
   def loadRemove(arena: Arena, base: AnyRef, keyOffset: Long, keyLength: Int): Unit = {
     val removed = layout.remove(base, keyOffset, keyLength)
     if (removed != 0L) freeWhole(arena, removed)

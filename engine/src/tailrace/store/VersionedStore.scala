@@ -35,6 +35,7 @@ final class VersionedStore(
     policy: SnapshotPolicy,
     lockTimeoutMillis: Long,
     versionsToRetain: Int,
+    snapshotReady: Long => Unit,
     budget: Budget = Budget.process) {
   import VersionedStore._
 
@@ -118,7 +119,7 @@ final class VersionedStore(
       }
       policy.loaded(loaded.snapshotBytes, loaded.changesBytes, loaded.changesFiles)
       forgetSnapshotsAfter(version)
-      loaded.snapshotVersion.foreach(good => goodSnapshots.synchronized(goodSnapshots.add(good)))
+      loaded.snapshotVersion.foreach(snapshotIsGood)
       meter.loadedFiles += loaded.changesFiles + loaded.snapshotVersion.size
       isLoaded = true
     }
@@ -130,7 +131,7 @@ final class VersionedStore(
 
   def begin(): Unit = table.begin()
 
-  def commit(forceSnapshot: Boolean, meter: BatchMeter): Long = {
+  def commit(snapshot: SnapshotWish, meter: BatchMeter): Long = {
     // 1. Durable.
     val started = System.nanoTime()
     val written = changesWriter.write(table)
@@ -145,7 +146,11 @@ final class VersionedStore(
     policy.changesWritten(written.bytes)
     meter.sealNanos += System.nanoTime() - applying
     // 3. A snapshot beside the next batches, if one is due.
-    if (forceSnapshot) snapshotNow(meter) else if (policy.isDue) snapshotLater(meter)
+    snapshot match {
+      case SnapshotWish.Now => snapshotNow(meter)
+      case SnapshotWish.Soon => snapshotLater(meter)
+      case SnapshotWish.WhenDue => if (policy.isDue) snapshotLater(meter)
+    }
     table.version
   }
 
@@ -157,7 +162,7 @@ final class VersionedStore(
       policy.snapshotStarted()
       snapshotWriter.submit(image) { bytes =>
         policy.snapshotWritten(bytes)
-        snapshotIsGood(image)
+        snapshotIsGood(image.version)
       } { error =>
         policy.snapshotFailed()
         if (!error.isInstanceOf[SnapshotWriter.Cancelled]) {
@@ -174,7 +179,7 @@ final class VersionedStore(
     try {
       val bytes = snapshotWriter.write(image)
       policy.snapshotWritten(bytes)
-      snapshotIsGood(image)
+      snapshotIsGood(image.version)
       meter.filesWritten += 1
       meter.bytesWritten += bytes
     } finally {
@@ -182,8 +187,10 @@ final class VersionedStore(
     }
   }
 
-  private def snapshotIsGood(image: Image): Unit =
-    goodSnapshots.synchronized(goodSnapshots.add(image.version))
+  private def snapshotIsGood(version: Long): Unit = {
+    goodSnapshots.synchronized(goodSnapshots.add(version))
+    snapshotReady(version)
+  }
 
   private def forgetSnapshotsAfter(version: Long): Unit =
     goodSnapshots.synchronized(goodSnapshots.tailSet(version, false).clear())
@@ -217,6 +224,18 @@ final class VersionedStore(
     closed = true
     table.close()
   }
+}
+
+/** How a commit is to go about a snapshot. */
+sealed trait SnapshotWish
+
+object SnapshotWish {
+  /** Beside the next batches, if the policy says so. */
+  case object WhenDue extends SnapshotWish
+  /** Beside the next batches, because Spark asks for one. */
+  case object Soon extends SnapshotWish
+  /** Before the commit returns: there is no changes file that the version could be replayed from. */
+  case object Now extends SnapshotWish
 }
 
 object VersionedStore {

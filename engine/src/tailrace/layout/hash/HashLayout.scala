@@ -46,6 +46,25 @@ final class HashLayout(budget: Budget) extends Layout {
     replaced
   }
 
+  override def reserve(records: Long): Unit = if (entries == 0L) {
+    close()
+    depth = 0
+    while ((records >> depth) > Segment.ComfortableSize) depth += 1
+    val capacity = Segment.capacityFor((records >> depth) + 1)
+    directory = Array.fill(1 << depth)(new Segment(budget, depth, capacity))
+  }
+
+  override def add(base: AnyRef, offset: Long, length: Int, record: Long): Unit = {
+    val hash = hashOf(base, offset, length)
+    val segment = directory(indexOf(hash))
+    if (segment.isFull) {
+      put(base, offset, length, record)
+    } else {
+      segment.insertNew(hash, record)
+      entries += 1
+    }
+  }
+
   override def remove(base: AnyRef, offset: Long, length: Int): Long = {
     val hash = hashOf(base, offset, length)
     val segment = directory(indexOf(hash))

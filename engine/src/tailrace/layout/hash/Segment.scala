@@ -82,8 +82,7 @@ private[hash] final class Segment(budget: Budget, val depth: Int, initialCapacit
 
   /** Makes room in place: drops removed entries, doubles if more than half is live. */
   def makeRoom(): Unit = {
-    var capacity = InitialCapacity
-    while (capacity < live * 2L + 2) capacity <<= 1
+    val capacity = capacityFor(live * 4L / 3 + 1)
     val entries = snapshotSlots()
     release()
     base = allocate(capacity)
@@ -129,7 +128,8 @@ private[hash] final class Segment(budget: Budget, val depth: Int, initialCapacit
     base = 0L
   }
 
-  private def insertNew(hash: Long, record: Long): Unit = {
+  /** Inserts a key that is certainly not there, where there is room. */
+  def insertNew(hash: Long, record: Long): Unit = {
     var index = hash.toInt & mask
     while (Platform.getLong(null, base + (index.toLong << 4) + 8) != Empty) {
       index = (index + 1) & mask
@@ -168,6 +168,15 @@ private[hash] object Segment {
   /** A megabyte of slots: what one split costs is bounded, whatever the table's size. */
   private val MaximumCapacity = 1 << 16
   val InitialCapacity = 16
+  /** Entries with which a segment of the largest size still has room for growth. */
+  val ComfortableSize: Long = MaximumCapacity / 2
+
+  /** The smallest capacity that holds this many entries at two thirds at the most. */
+  def capacityFor(entries: Long): Int = {
+    var capacity = InitialCapacity
+    while (capacity * 2L < entries * 3L) capacity <<= 1
+    capacity
+  }
 
   def recordAt(slot: Long): Long = Platform.getLong(null, slot + 8)
 
