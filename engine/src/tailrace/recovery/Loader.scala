@@ -29,8 +29,11 @@ final class Loader(folder: StateFolder, names: FileNames, withLineage: Boolean, 
   def load(table: StateTable, version: Long, lineage: Option[Long]): Loaded = {
     val plan = planFor(version, lineage)
     table.reset(Position(0L, Lineage.Empty))
-    plan.base.foreach(file => read(table, file))
-    plan.changes.foreach(file => read(table, file))
+    // Tables are made in the size they will have in the end, not in that of the snapshot.
+    val finalRows = (plan.changes.lastOption ++ plan.base).headOption.toSeq
+      .flatMap(_.header.families).map(entry => entry.id -> entry.rows).toMap
+    plan.base.foreach(file => read(table, file, finalRows))
+    plan.changes.foreach(file => read(table, file, finalRows))
     Loaded(
       snapshotVersion = plan.base.map(_.header.version),
       snapshotBytes = plan.base.map(_.length).getOrElse(0L),
@@ -131,15 +134,15 @@ final class Loader(folder: StateFolder, names: FileNames, withLineage: Boolean, 
 
   // ---- 2. and 3. reading
 
-  private def read(table: StateTable, file: PlannedFile): Unit = reading(file.name) { stream =>
+  private def read(
+      table: StateTable, file: PlannedFile,
+      finalRows: Map[Int, Long]): Unit = reading(file.name) { stream =>
     val reader = new StateFileReader(stream, folder.nameOf(file.name))
-    file.header.families.foreach { entry =>
-      if (table.familyOf(entry.id) == null) table.addFamily(entry.id, entry.name, entry.kind)
+    file.header.families.filter(entry => table.familyOf(entry.id) == null).foreach { entry =>
+      val family = table.addFamily(entry.id, entry.name, entry.kind)
+      family.layout.reserve(math.max(entry.rows, finalRows.getOrElse(entry.id, 0L)))
     }
     val snapshot = file.header.kind == FileKind.Snapshot
-    if (snapshot) {
-      file.header.families.foreach(entry => table.familyOf(entry.id).layout.reserve(entry.rows))
-    }
     val arena = table.memory
     reader.foreachEntry { (kind, familyId, base, key, keyLength, value, valueLength) =>
       val family = table.familyOf(familyId)
