@@ -43,6 +43,10 @@ from tailrace.cli import main
         (["misa", "--rates", "fast"], "--rates does not understand 'fast'."),
         (["q5", "--out", "no/such/folder/x.json"], "The result cannot be written to"),
         (["q5", "--out", "."], "The result cannot be written to"),
+        (["restore", "--keys", "5"], "is too few for a restore."),
+        (["restore", "--out", "."], "The result cannot be written to"),
+        (["check", "--rows", "5"], "--rows 5 is too few to check."),
+        (["check", "q55"], "There is no workload 'q55'."),
     ],
 )
 def test_bad_input_is_told_before_spark_starts(

@@ -91,17 +91,18 @@ def run_restore(arguments: argparse.Namespace) -> int:
 
     keys = arguments.keys if arguments.keys is not None else 5_000_000
     repeats = arguments.repeat if arguments.repeat > 1 else 3
-    if keys < restore.ROWS:
+    rows = arguments.rows if arguments.rows is not None else restore.SMALLEST
+    if keys < restore.SMALLEST or rows < 1:
         raise BenchError(
-            f"--keys {keys} is too few for a restore.",
-            f"The state that is taken for empty has {restore.ROWS:,} keys itself.",
-            "Give a state worth restoring, such as --keys 5000000.",
+            f"--keys {keys} or --rows {rows} is too few for a restore.",
+            f"The state that is taken for empty has {restore.SMALLEST:,} keys itself.",
+            "Give a state worth restoring, such as --keys 5000000 --rows 1000.",
         )
     names = arguments.stores or "rocksdb,rocksdb-changelog,hdfs,tailrace"
     stores = chosen([name.strip() for name in names.split(",") if name.strip()], [])
     check_output(arguments.out)
     found = restore.run(
-        stores, keys, repeats, arguments.cores or cores(), arguments.memory, Screen(1)
+        stores, keys, rows, repeats, arguments.cores or cores(), arguments.memory, Screen(1)
     )
     arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(restore.conclusion(found))
