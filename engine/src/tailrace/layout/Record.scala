@@ -68,6 +68,10 @@ object Record {
     record
   }
 
+  def createList(
+      arena: Arena, keyBase: AnyRef, keyOffset: Long, keyLength: Int, chain: NodeChain): Long =
+    createList(arena, keyBase, keyOffset, keyLength, chain.first, chain.last, chain.count)
+
   /** Makes a fresh record with one value more than `present`, a list's record or 0 for none. */
   def createAppended(
       arena: Arena, present: Long,

@@ -7,7 +7,7 @@ import org.apache.spark.unsafe.Platform
 import tailrace.errors._
 import tailrace.files.{FileNames, StateFolder}
 import tailrace.format.{FileHeader, FileKind, StateFileReader}
-import tailrace.layout.Record
+import tailrace.layout.NodeChain
 import tailrace.store.{Change, Lineage, StateTable}
 import tailrace.store.StateTable.Position
 
@@ -156,18 +156,14 @@ final class Loader(folder: StateFolder, names: FileNames, withLineage: Boolean, 
         case Change.Remove => family.loadRemove(arena, base, key, keyLength)
         case Change.Append => family.loadAppend(arena, base, key, keyLength, value, valueLength)
         case Change.PutList =>
-          var first = 0L
-          var last = 0L
-          var count = 0L
+          val chain = new NodeChain(arena)
           var at = value
           while (at < value + valueLength) {
             val length = Platform.getInt(base, at)
-            last = Record.createNode(arena, last, base, at + 4, length)
-            if (first == 0L) first = last
-            count += 1
+            chain.add(base, at + 4, length)
             at += 4 + length
           }
-          family.loadPutList(arena, base, key, keyLength, first, last, count)
+          family.loadPutList(arena, base, key, keyLength, chain)
         case other =>
           throw new CorruptFile(folder.nameOf(file.name), s"it has an entry of kind $other")
       }

@@ -27,13 +27,11 @@ object StoreOptions {
       }
     }
 
-    def positive(number: Double): Boolean = number > 0
-
     StoreOptions(
       codec = Codec.byName(settings.getOrElse(Prefix + "compression", Codec.Lz4.name)),
       snapshotRatio = read("snapshotRatio", "1.0", "a number above 0") { text =>
         val ratio = text.toDouble
-        require(positive(ratio))
+        require(ratio > 0)
         ratio
       },
       maxChanges = read("maxDeltas", "100", "a whole number above 0") { text =>

@@ -5,8 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
-import tailrace.layout.Record
-import tailrace.layout.Cursor
+import tailrace.layout.{Cursor, NodeChain, Record}
 import tailrace.metrics.BatchMeter
 import tailrace.store.{Lineage, SnapshotWish}
 
@@ -285,16 +284,12 @@ final class TailraceStateStore(
     if (values.isEmpty) {
       access.family.remove(table.changes, keys.base, keys.offset, keys.length)
     } else {
-      var first = 0L
-      var last = 0L
+      val chain = new NodeChain(table.memory)
       values.foreach { value =>
-        last = Record.createNode(
-          table.memory, last, value.getBaseObject, value.getBaseOffset, value.getSizeInBytes)
-        if (first == 0L) first = last
+        chain.add(value.getBaseObject, value.getBaseOffset, value.getSizeInBytes)
       }
       access.family.putList(
-        table.memory, table.changes, keys.base, keys.offset, keys.length,
-        first, last, values.length)
+        table.memory, table.changes, keys.base, keys.offset, keys.length, chain)
     }
 
   private def pairs(access: FamilyAccess, cursor: Cursor): StateStoreIterator[UnsafeRowPair] = {

@@ -28,8 +28,6 @@ final class Changes(budget: Budget) {
 
   def size: Long = words.size / 3
 
-  def isEmpty: Boolean = words.size == 0
-
   def add(kind: Int, family: Int, replaced: Long, record: Long): Unit = {
     words.add(kind.toLong << 32 | family)
     words.add(replaced)
@@ -90,11 +88,8 @@ final class Changes(budget: Budget) {
       val before = replaced(index)
       if (before != 0L) {
         // An appended list shares its older nodes with the list that replaced it.
-        if (kind(index) != Change.Append && familyOf(family(index)).kind.multiValue) {
-          Record.freeList(arena, before)
-        } else {
-          Record.free(arena, before)
-        }
+        if (kind(index) == Change.Append) Record.free(arena, before)
+        else familyOf(family(index)).freeWhole(arena, before)
       }
       index += 1
     }

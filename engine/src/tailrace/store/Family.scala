@@ -1,6 +1,6 @@
 package tailrace.store
 
-import tailrace.layout.{Layout, Record}
+import tailrace.layout.{Layout, NodeChain, Record}
 import tailrace.layout.ordered.OrderedLayout
 import tailrace.memory.{Arena, Budget}
 
@@ -44,13 +44,11 @@ final class Family(val id: Int, val name: String, val kind: FamilyKind, budget: 
     changes.add(Change.Append, id, present, record)
   }
 
-  /** Replaces the key's list by these nodes, oldest first, which belong to nobody else. */
+  /** Replaces the key's list by these nodes, which belong to nobody else. */
   def putList(
       arena: Arena, changes: Changes,
-      keyBase: AnyRef, keyOffset: Long, keyLength: Int,
-      firstNode: Long, lastNode: Long, count: Long): Unit = {
-    val record =
-      Record.createList(arena, keyBase, keyOffset, keyLength, firstNode, lastNode, count)
+      keyBase: AnyRef, keyOffset: Long, keyLength: Int, chain: NodeChain): Unit = {
+    val record = Record.createList(arena, keyBase, keyOffset, keyLength, chain)
     val replaced = layout.put(keyBase, keyOffset, keyLength, record)
     changes.add(Change.PutList, id, replaced, record)
   }
@@ -98,13 +96,14 @@ final class Family(val id: Int, val name: String, val kind: FamilyKind, budget: 
 
   def loadPutList(
       arena: Arena, base: AnyRef,
-      keyOffset: Long, keyLength: Int, firstNode: Long, lastNode: Long, count: Long): Unit = {
+      keyOffset: Long, keyLength: Int, chain: NodeChain): Unit = {
     val replaced = layout.put(base, keyOffset, keyLength,
-      settled(Record.createList(arena, base, keyOffset, keyLength, firstNode, lastNode, count)))
+      settled(Record.createList(arena, base, keyOffset, keyLength, chain)))
     if (replaced != 0L) freeWhole(arena, replaced)
   }
 
-  private def freeWhole(arena: Arena, record: Long): Unit =
+  /** Frees a record with all that belongs to it. */
+  def freeWhole(arena: Arena, record: Long): Unit =
     if (kind.multiValue) Record.freeList(arena, record) else Record.free(arena, record)
 
   /** Moves every record into another arena. The old one is then free of this family. */
@@ -118,19 +117,12 @@ final class Family(val id: Int, val name: String, val kind: FamilyKind, budget: 
     null, Record.valueAddress(record), Record.valueLength(record))
 
   private def moveList(target: Arena, record: Long): Long = {
-    val nodes = Record.nodes(record)
-    var first = 0L
-    var last = 0L
-    var index = 0
-    while (index < nodes.length) {
-      last = Record.createNode(
-        target, last, null, Record.nodeValue(nodes(index)), Record.nodeLength(nodes(index)))
-      if (first == 0L) first = last
-      index += 1
+    val chain = new NodeChain(target)
+    Record.nodes(record).foreach { node =>
+      chain.add(null, Record.nodeValue(node), Record.nodeLength(node))
     }
     settled(Record.createList(
-      target, null, Record.keyAddress(record), Record.keyLength(record),
-      first, last, nodes.length))
+      target, null, Record.keyAddress(record), Record.keyLength(record), chain))
   }
 
   private def settled(record: Long): Long = {

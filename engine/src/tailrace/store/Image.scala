@@ -19,8 +19,6 @@ final class Image(
 
   def isCancelled: Boolean = cancelled
 
-  def rows: Long = families.map(_.records.size).sum
-
   /** The writer calls this exactly once, whatever happened. */
   def done(): Unit = finished.countDown()
 
@@ -29,8 +27,6 @@ final class Image(
     cancelled = true
     finished.await()
   }
-
-  def await(): Unit = finished.await()
 
   /** Frees the lists; the table calls it after the writer is done. */
   private[store] def close(): Unit = families.foreach(_.records.close())

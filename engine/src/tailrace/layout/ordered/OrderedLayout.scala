@@ -1,6 +1,7 @@
 package tailrace.layout.ordered
 
 import org.apache.spark.unsafe.Platform
+import org.apache.spark.unsafe.array.ByteArrayMethods
 
 import tailrace.layout.{Cursor, Layout, Record}
 import tailrace.memory.{AddressList, Budget}
@@ -79,7 +80,7 @@ final class OrderedLayout(budget: Budget, val sortWord: SortWord) extends Layout
       search(sortWord.ofPrefix(prefix, offset, prefix.length), prefix, offset, prefix.length)
     override protected def isPast(record: Long): Boolean =
       Record.keyLength(record) < prefix.length ||
-        !org.apache.spark.unsafe.array.ByteArrayMethods.arrayEquals(
+        !ByteArrayMethods.arrayEquals(
           prefix, offset, null, Record.keyAddress(record), prefix.length.toLong)
   }
 
