@@ -64,6 +64,20 @@ def byte_size_or_none() -> Rule:
     )
 
 
+def byte_size() -> Rule:
+    return Rule(
+        'a size with its unit like "512m" or "8g" (k, m, g, t)',
+        lambda value: _quantity(value, _BYTE_UNITS),
+    )
+
+
+def folder_or_none() -> Rule:
+    return Rule(
+        "the name of a folder, or None",
+        lambda value: value is None or (isinstance(value, str) and value.strip() != ""),
+    )
+
+
 def duration() -> Rule:
     return Rule(
         'a time with its unit like "500ms", "60s" or "5min" (ms, s, m, min, h, d)',
@@ -125,6 +139,47 @@ class Options:
         rule=duration(),
         doc="How long a task waits for an earlier attempt of the same task to let go of their "
         "store before it fails. Longer than a slow task needs to notice that it was cancelled.",
+    )
+
+    commit: str = _option(
+        "async",
+        conf="commit",
+        rule=one_of("async", "sync"),
+        doc="async: a batch's state is written while the next batch runs; no output of a batch is "
+        "committed before the batch before it is on the checkpoint file system for good. sync: "
+        "each batch waits until its own state is written.",
+    )
+    gate: str = _option(
+        "commit",
+        conf="gate",
+        rule=one_of("commit", "read"),
+        doc="Where a task waits for the batch before to be published (commit=async). commit: when "
+        "it commits its state, which is before Spark commits its output. read: before it reads "
+        "state, for output that a task pushes out by itself, such as foreachPartition inside "
+        "foreachBatch.",
+    )
+    pending_limit: str = _option(
+        "256m",
+        conf="pendingLimit",
+        rule=byte_size(),
+        doc="How many bytes of earlier batches an executor keeps in memory until they are written "
+        "(commit=async). A task that brings more waits, so that a slow file system slows the "
+        "query down instead of filling the heap.",
+    )
+    retry_timeout: str = _option(
+        "60s",
+        conf="retryTimeout",
+        rule=duration(),
+        doc="How long a write to the checkpoint file system is repeated, with growing pauses, "
+        "before the query fails (commit=async).",
+    )
+    local_dir: str | None = _option(
+        None,
+        conf="localDir",
+        rule=folder_or_none(),
+        doc="Where an executor keeps copies of what it wrote, from which a restart on the same "
+        "machine loads. None: in the temporary folder if the checkpoint is on another machine, "
+        "no copies if it is on this one.",
     )
 
     def __post_init__(self) -> None:

@@ -4,7 +4,8 @@ Problem: a state store needs a conf, a jar on the class path of driver and execu
 matching Spark; each can be got wrong in a way that shows only when the first query fails.
 Answer: `configure` does all of it on a `SparkSession.builder`, and refuses early and clearly
 where it cannot be done.
-Invariant: what the user had set on the builder stays set. Jars are added to, never replaced;
+Invariant: what the user had set on the builder stays set. Jars and plugins are added to, never
+replaced;
 an option goes before a conf, a conf before a default.
 """
 
@@ -28,6 +29,9 @@ PROVIDER_CLASS = "tailrace.spark.TailraceStateStoreProvider"
 # Every file of a checkpoint goes through it; a manager that the user chose stays in place.
 FILE_MANAGER_CONF = "spark.sql.streaming.checkpointFileManagerClass"
 FILE_MANAGER_CLASS = "tailrace.spark.TailraceFileManager"
+# Starts the ledger of asynchronous commits on the driver, and ends it in good order.
+PLUGINS_CONF = "spark.plugins"
+PLUGIN_CLASS = "tailrace.spark.TailracePlugin"
 JARS_CONF = "spark.jars"
 
 
@@ -48,7 +52,8 @@ def configure(builder: SparkSession.Builder, **options: Any) -> SparkSession.Bui
     for key, value in settings.items():
         if key == PROVIDER_CONF or key in named or key not in present:
             builder.config(key, value)
-    builder.config(JARS_CONF, _append_jar(str(present.get(JARS_CONF) or ""), own_jar))
+    for key, own in ((JARS_CONF, own_jar), (PLUGINS_CONF, PLUGIN_CLASS)):
+        builder.config(key, _append(str(present.get(key) or ""), own))
 
     # Without this the workers are whatever "python3" the path finds. PySpark reads it from the
     # environment only: the conf spark.pyspark.python has no effect in a plain script.
@@ -67,6 +72,7 @@ def confs(**options: Any) -> dict[str, str]:
     return {
         PROVIDER_CONF: PROVIDER_CLASS,
         FILE_MANAGER_CONF: FILE_MANAGER_CLASS,
+        PLUGINS_CONF: PLUGIN_CLASS,
         **chosen.confs(),
         JARS_CONF: str(jar()),
     }
@@ -138,9 +144,9 @@ def _describe(properties: dict[str, str]) -> str:
     return f"{properties.get('version')} ({properties.get('fingerprint', '')[:12]})"
 
 
-def _append_jar(present: str, own_jar: str) -> str:
-    jars = [entry.strip() for entry in present.split(",") if entry.strip()]
-    return ",".join(jars if own_jar in jars else [*jars, own_jar])
+def _append(present: str, own: str) -> str:
+    entries = [entry.strip() for entry in present.split(",") if entry.strip()]
+    return ",".join(entries if own in entries else [*entries, own])
 
 
 def _is_local(present: dict[str, Any]) -> bool:

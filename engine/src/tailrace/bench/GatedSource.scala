@@ -11,6 +11,8 @@ import org.apache.spark.sql.internal.connector.SimpleTableProvider
 import org.apache.spark.sql.types.{LongType, StructField, StructType, TimestampType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
+import tailrace.spark.KeepsItsData
+
 /**
  * A stream of event numbers behind a [[Gate]], with the columns of Spark's `rate-micro-batch`:
  * `timestamp` (when the batch was let through) and `value` (0, 1, 2, ...).
@@ -47,7 +49,7 @@ private object GatedTable {
 }
 
 private final class GatedStream(gate: Gate, partitions: Int)
-  extends MicroBatchStream with SupportsAdmissionControl {
+  extends MicroBatchStream with SupportsAdmissionControl with KeepsItsData {
 
   override def initialOffset(): Offset = GatedOffset(0L, 0L)
 

@@ -1,14 +1,16 @@
 package tailrace.files
 
-import tailrace.format.FileKind
+import tailrace.format.{FileKind, PackHeader}
 import tailrace.store.Lineage
 
 /**
  * {{{
  *   name := version [ "_" lineage (16 hexadecimal digits) ] ( ".changes.tr" | ".snapshot.tr" )
+ *   pack := version "-" digest (16 hexadecimal digits) ".pack.tr"
  * }}}
  * The lineage is part of the name where Spark tells the store which run of a batch it took
  * (checkpoint format version 2); otherwise a later run of a batch replaces the earlier one's file.
+ * A pack's digest stands for its content.
  */
 final class FileNames(withLineage: Boolean) {
   def apply(kind: FileKind, version: Long, lineage: Long): String =
@@ -20,11 +22,20 @@ object FileNames {
   final case class Parsed(kind: FileKind, version: Long, lineage: Option[Long])
 
   private val Pattern = """(\d{1,18})(?:_([0-9a-f]{16}))?(\.changes\.tr|\.snapshot\.tr)""".r
+  private val Pack = """(\d{1,18})-[0-9a-f]{16}\.pack\.tr""".r
 
   def parse(name: String): Option[Parsed] = name match {
     case Pattern(version, lineage, suffix) =>
       FileKind.all.find(_.suffix == suffix).map(
         Parsed(_, version.toLong, Option(lineage).map(Lineage.parse)))
+    case _ => None
+  }
+
+  def pack(header: PackHeader): String = f"${header.version}-${header.digest}%016x.pack.tr"
+
+  /** The version of a pack, if this is the name of one. */
+  def packVersion(name: String): Option[Long] = name match {
+    case Pack(version) => Some(version.toLong)
     case _ => None
   }
 

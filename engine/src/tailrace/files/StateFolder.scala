@@ -15,6 +15,9 @@ trait StateFolder {
 
   def open(name: String): InputStream
 
+  /** A copy on this machine, if there is one; whether it is the same file is not known yet. */
+  def openLocalCopy(name: String): Option[InputStream] = None
+
   /**
    * Writes a file that is there as a whole or not at all, taking the place of one with the same
    * name. Returns the number of bytes. If `body` throws, nothing is left behind.

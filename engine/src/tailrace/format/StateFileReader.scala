@@ -40,6 +40,21 @@ final class StateFileReader(stream: InputStream, file: String) {
     entries
   }
 
+  /** Reads to the end and verifies every checksum, without looking into the entries. */
+  def verify(): Unit = guarded {
+    var blocks = 0
+    var rawLength = in.readInt()
+    while (rawLength != 0) {
+      readStored(rawLength)
+      blocks += 1
+      rawLength = in.readInt()
+    }
+    val said = in.readInt()
+    val entries = in.readLong()
+    verifyEndCheck(said, entries)
+    if (said != blocks) corrupt(s"it holds $blocks blocks, not $said")
+  }
+
   private def readHeader(): FileHeader = {
     val preamble = new Array[Byte](PreambleSize)
     val read = in.readNBytes(preamble, 0, PreambleSize)
@@ -66,15 +81,21 @@ final class StateFileReader(stream: InputStream, file: String) {
   }
 
   private def readBlock(rawLength: Int): Unit = {
+    val storedLength = readStored(rawLength)
+    if (raw.length < rawLength) raw = new Array[Byte](rawLength)
+    codec.decompress(stored, storedLength, raw, rawLength)
+  }
+
+  /** Reads a block as it is stored; returns its length. */
+  private def readStored(rawLength: Int): Int = {
     val storedLength = in.readInt()
     val payloadCheck = in.readInt()
     val lengths = ByteBuffer.allocate(12).putInt(rawLength).putInt(storedLength).putInt(payloadCheck)
     if (checkOf(lengths.array(), 12) != in.readInt()) corrupt("a block's lengths are wrong")
     if (stored.length < storedLength) stored = new Array[Byte](storedLength)
-    if (raw.length < rawLength) raw = new Array[Byte](rawLength)
     in.readFully(stored, 0, storedLength)
     if (checkOf(stored, storedLength) != payloadCheck) corrupt("a block's checksum is wrong")
-    codec.decompress(stored, storedLength, raw, rawLength)
+    storedLength
   }
 
   private def visitBlock(rawLength: Int, visit: StateFileReader.Visitor): Long = {
@@ -97,12 +118,16 @@ final class StateFileReader(stream: InputStream, file: String) {
   private def verifyEnd(blocks: Int, entries: Long): Unit = {
     val saidBlocks = in.readInt()
     val saidEntries = in.readLong()
-    val end = ByteBuffer.allocate(16).putInt(0).putInt(saidBlocks).putLong(saidEntries).array()
-    if (checkOf(end, 16) != in.readInt()) corrupt("the checksum of the file's end is wrong")
+    verifyEndCheck(saidBlocks, saidEntries)
     if (saidBlocks != blocks || saidEntries != entries) {
       corrupt(s"it holds $entries entries in $blocks blocks, not $saidEntries in $saidBlocks")
     }
     if (in.read() != -1) corrupt("there are bytes after its end")
+  }
+
+  private def verifyEndCheck(blocks: Int, entries: Long): Unit = {
+    val end = ByteBuffer.allocate(16).putInt(0).putInt(blocks).putLong(entries).array()
+    if (checkOf(end, 16) != in.readInt()) corrupt("the checksum of the file's end is wrong")
   }
 
   private def checkOf(bytes: Array[Byte], length: Int): Int = {

@@ -11,8 +11,15 @@ final class BatchMeter {
   var scans = 0L
   var loadNanos = 0L
   var loadedFiles = 0L
+  var localFiles = 0L
   var sealNanos = 0L
   var writeNanos = 0L
+  var applyNanos = 0L
+  var gateNanos = 0L
+  var hiddenMillis = 0L
+  var queuedParts = 0L
+  var unpublishedBatches = 0L
+  var retries = 0L
   var snapshotFreezeNanos = 0L
   var filesWritten = 0L
   var bytesWritten = 0L

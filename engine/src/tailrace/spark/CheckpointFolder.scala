@@ -7,10 +7,15 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import tailrace.errors.{CheckpointError, UnreadableFile, WriteFailed}
-import tailrace.files.StateFolder
+import tailrace.files.{FileNames, LocalCopies, StateFolder}
+import tailrace.format.FileKind
 
-/** A store's folder on whatever file system Hadoop and Spark reach. */
-final class CheckpointFolder(location: Path, conf: Configuration) extends StateFolder {
+/**
+ * A store's folder on whatever file system Hadoop and Spark reach. Snapshots are also copied to
+ * this machine, if there is a place for copies.
+ */
+final class CheckpointFolder(location: Path, conf: Configuration, copies: Option[LocalCopies])
+  extends StateFolder {
   private lazy val manager: CheckpointFileManager = TailraceFileManager.forState(location, conf)
   private var made = false
 
@@ -28,7 +33,29 @@ final class CheckpointFolder(location: Path, conf: Configuration) extends StateF
 
   override def open(name: String): InputStream = manager.open(new Path(location, name))
 
+  override def openLocalCopy(name: String): Option[InputStream] = copies.flatMap(_.open(name))
+
   override def write(name: String)(body: OutputStream => Unit): Long = {
+    val copied = copies.filter(_ => isSnapshot(name))
+    copied match {
+      case None => writeHere(name)(body)
+      case Some(local) =>
+        // First on this machine, then from there to the checkpoint.
+        local.keepOnly(other => !isSnapshot(other))
+        local.write(name)(body)
+        local.open(name) match {
+          case Some(stream) => try writeHere(name)(stream.transferTo(_)) finally stream.close()
+          case None => writeHere(name)(body)
+        }
+    }
+  }
+
+  override def delete(name: String): Unit = manager.delete(new Path(location, name))
+
+  private def isSnapshot(name: String): Boolean =
+    FileNames.parse(name).exists(_.kind == FileKind.Snapshot)
+
+  private def writeHere(name: String)(body: OutputStream => Unit): Long = {
     try {
       makeFolder()
       val stream = manager.createAtomic(new Path(location, name), overwriteIfPossible = true)
@@ -49,8 +76,6 @@ final class CheckpointFolder(location: Path, conf: Configuration) extends StateF
       case error: IOException => throw new WriteFailed(nameOf(name), error)
     }
   }
-
-  override def delete(name: String): Unit = manager.delete(new Path(location, name))
 
   private def makeFolder(): Unit = synchronized {
     if (!made) {

@@ -29,6 +29,8 @@ final class LocalFileManager(raw: RawLocalFileSystem, folder: Path) extends Chec
       () => raw.delete(temporary, false))
   }
 
+  private[spark] def createDirectly(path: Path): FSDataOutputStream = raw.create(path, true)
+
   override def open(path: Path): FSDataInputStream = raw.open(path)
 
   override def list(path: Path, filter: PathFilter): Array[FileStatus] =
@@ -50,7 +52,7 @@ final class LocalFileManager(raw: RawLocalFileSystem, folder: Path) extends Chec
     qualified
   }
 
-  private def publish(temporary: Path, path: Path, overwrite: Boolean): Unit = {
+  private[spark] def publish(temporary: Path, path: Path, overwrite: Boolean): Unit = {
     if (overwrite) {
       rename(temporary, path)
     } else {

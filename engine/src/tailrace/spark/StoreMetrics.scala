@@ -24,6 +24,15 @@ object StoreMetrics {
   private val ScanCount = count("tailraceScanCount", "tailrace: scans and iterators")
   private val LoadTime = time("tailraceLoadTime", "tailrace: time to load from the checkpoint")
   private val LoadedFiles = count("tailraceLoadedFiles", "tailrace: files loaded")
+  private val LocalFiles = count("tailraceLocalFilesLoaded", "tailrace: files loaded from copies here")
+  private val SealTime = time("tailraceCommitSealTime", "tailrace: commit, sealing of changes")
+  private val GateTime = time(
+    "tailraceCommitGateTime", "tailrace: commit, waiting for the batch before to be published")
+  private val HiddenTime = time(
+    "tailraceHiddenTime", "tailrace: time in which the batch before was written, not waited for")
+  private val QueuedParts = count("tailraceQueuedParts", "tailrace: parts waiting to be written")
+  private val Unpublished = count("tailraceUnpublishedBatches", "tailrace: batches not published")
+  private val Retried = count("tailraceRetries", "tailrace: repeated writes of the batch before")
   private val WriteTime = time("tailraceCommitWriteTime", "tailrace: commit, write of changes")
   private val ApplyTime = time("tailraceCommitApplyTime", "tailrace: commit, change of version")
   private val FreezeTime = time("tailraceCommitFreezeTime", "tailrace: commit, freeze for snapshot")
@@ -34,7 +43,8 @@ object StoreMetrics {
 
   val all: Seq[StateStoreCustomMetric] = Seq(
     Rows, ReservedBytes, LiveBytes, GetCount, GetTime, PutCount, PutTime, RemoveCount, RemoveTime,
-    ScanCount, LoadTime, LoadedFiles, WriteTime, ApplyTime, FreezeTime, FilesWritten, BytesWritten,
+    ScanCount, LoadTime, LoadedFiles, LocalFiles, SealTime,
+    GateTime, HiddenTime, QueuedParts, Unpublished, Retried, WriteTime, ApplyTime, FreezeTime, FilesWritten, BytesWritten,
     EntriesWritten)
 
   def of(table: StateTable, meter: BatchMeter): StateStoreMetrics = StateStoreMetrics(
@@ -53,8 +63,15 @@ object StoreMetrics {
       ScanCount -> meter.scans,
       LoadTime -> millis(meter.loadNanos),
       LoadedFiles -> meter.loadedFiles,
+      LocalFiles -> meter.localFiles,
+      SealTime -> millis(meter.sealNanos),
+      GateTime -> millis(meter.gateNanos),
+      HiddenTime -> meter.hiddenMillis,
+      QueuedParts -> meter.queuedParts,
+      Unpublished -> meter.unpublishedBatches,
+      Retried -> meter.retries,
       WriteTime -> millis(meter.writeNanos),
-      ApplyTime -> millis(meter.sealNanos),
+      ApplyTime -> millis(meter.applyNanos),
       FreezeTime -> millis(meter.snapshotFreezeNanos),
       FilesWritten -> meter.filesWritten,
       BytesWritten -> meter.bytesWritten,

@@ -12,10 +12,16 @@ final case class StoreOptions(
     snapshotRatio: Double,
     maxChanges: Int,
     memoryLimit: Option[Long],
-    lockTimeoutMillis: Long)
+    lockTimeoutMillis: Long,
+    asynchronous: Boolean,
+    gateAtRead: Boolean,
+    pendingLimit: Long,
+    retryTimeoutMillis: Long,
+    localDir: Option[String])
 
 object StoreOptions {
   val Prefix = "spark.sql.streaming.stateStore.tailrace."
+  val DefaultRetryTimeout = "60s"
 
   def apply(conf: StateStoreConf): StoreOptions = {
     val settings = conf.sqlConfs
@@ -26,6 +32,15 @@ object StoreOptions {
         case _: RuntimeException => throw new InvalidOption(Prefix + name, value, allowed)
       }
     }
+
+    def choice(name: String, default: String, other: String): String =
+      read(name, default, s"$default, $other") { text =>
+        require(text == default || text == other)
+        text
+      }
+
+    def millis(text: String): Long =
+      JavaUtils.timeStringAs(text, java.util.concurrent.TimeUnit.MILLISECONDS)
 
     StoreOptions(
       codec = Codec.byName(settings.getOrElse(Prefix + "compression", Codec.Lz4.name)),
@@ -42,8 +57,13 @@ object StoreOptions {
       memoryLimit = settings.get(Prefix + "memoryLimit").map { _ =>
         read("memoryLimit", "", "a size such as 8g")(JavaUtils.byteStringAsBytes)
       },
-      lockTimeoutMillis = read("lockTimeout", "60s", "a duration such as 60s") { text =>
-        JavaUtils.timeStringAs(text, java.util.concurrent.TimeUnit.MILLISECONDS)
-      })
+      lockTimeoutMillis = read("lockTimeout", "60s", "a duration such as 60s")(millis),
+      asynchronous = choice("commit", "async", "sync") == "async",
+      gateAtRead = choice("gate", "commit", "read") == "read",
+      pendingLimit = read("pendingLimit", "256m", "a size such as 256m")(
+        JavaUtils.byteStringAsBytes),
+      retryTimeoutMillis = read("retryTimeout", DefaultRetryTimeout, "a duration such as 60s")(
+        millis),
+      localDir = settings.get(Prefix + "localDir"))
   }
 }

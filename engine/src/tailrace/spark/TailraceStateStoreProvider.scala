@@ -1,14 +1,19 @@
 package tailrace.spark
 
+import java.io.File
 import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
-import tailrace.commit.SnapshotPolicy
+import tailrace.commit.{AsynchronousCommitter, Committer, Retries, SnapshotPolicy}
+import tailrace.commit.SynchronousCommitter
 import tailrace.errors.{ForeignFile, InvalidOption, SchemaMismatch}
+import tailrace.files.{FileNames, LocalCopies}
 import tailrace.memory.Budget
 import tailrace.metrics.BatchMeter
 import tailrace.store.{FamilyKind, Lineage, SnapshotWish, VersionedStore}
@@ -31,6 +36,9 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
   private var columnFamilies = false
   private var folderPath: String = _
   private val accesses = new ConcurrentHashMap[String, FamilyAccess]
+
+  private var committer: Committer = _
+  private var gateAtRead = false
 
   private[spark] var store: VersionedStore = _
 
@@ -64,11 +72,20 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
 
     val options = StoreOptions(storeConf)
     Budget.process.limit = options.memoryLimit.getOrElse(Budget.defaultLimit)
-    val folder = new CheckpointFolder(stateStoreId.storeCheckpointLocation(), hadoopConf)
+    val location = stateStoreId.storeCheckpointLocation()
+    val folder = new CheckpointFolder(location, hadoopConf, copiesOf(location.toString, options))
+    val packs = new CheckpointPacks(
+      stateStoreId.checkpointRootLocation, hadoopConf,
+      copiesOf(CheckpointPacks.location(stateStoreId.checkpointRootLocation).toString, options),
+      keepLocal = options.maxChanges + storeConf.minVersionsToRetain)
     this.folderPath = folder.path
+    this.committer = committerFor(options, folder, packs)
+    this.gateAtRead = options.gateAtRead
     this.store = new VersionedStore(
       folder,
-      s"${stateStoreId.operatorId}/${stateStoreId.partitionId}/${stateStoreId.storeName}",
+      packs,
+      committer,
+      description,
       withLineage = storeConf.enableStateStoreCheckpointIds,
       options.codec,
       new SnapshotPolicy(options.snapshotRatio, options.maxChanges),
@@ -80,6 +97,35 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
         })
   }
 
+  private def description: String =
+    s"${identifier.operatorId}/${identifier.partitionId}/${identifier.storeName}"
+
+  /** Asynchronous where a query's run is known and the plugin is there, otherwise synchronous. */
+  private def committerFor(
+      options: StoreOptions, folder: CheckpointFolder, packs: CheckpointPacks): Committer = {
+    val named = conf.enableStateStoreCheckpointIds
+    val synchronous = new SynchronousCommitter(folder, new FileNames(named))
+    val stateRoot = new Path(identifier.checkpointRootLocation)
+    val run = hadoopConf.get(StreamExecution.RUN_ID_KEY)
+    CommitServices.link match {
+      case Some(link) if options.asynchronous && run != null && stateRoot.getName == "state" =>
+        new AsynchronousCommitter(
+          stateRoot.getParent.toString, run, description, named, link, CommitServices.pipeline,
+          packs, options.pendingLimit, new Retries(options.retryTimeoutMillis), synchronous)
+      case _ => synchronous
+    }
+  }
+
+  /** Where copies of a folder's files go on this machine: nowhere, if the checkpoint is on it. */
+  private def copiesOf(location: String, options: StoreOptions): Option[LocalCopies] =
+    if (options.localDir.isEmpty && LocalFileManager.rawBelow(new Path(location), hadoopConf).nonEmpty) {
+      None
+    } else {
+      val base = options.localDir.map(new File(_)).getOrElse(
+        new File(System.getProperty("java.io.tmpdir"), s"tailrace-${System.getProperty("user.name")}"))
+      Some(new LocalCopies(base, location))
+    }
+
   override def stateStoreId: StateStoreId = identifier
 
   // ---- versions
@@ -90,6 +136,7 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       forceSnapshotOnCommit: Boolean,
       loadEmpty: Boolean): StateStore =
     open(version, stateStoreCkptId, loadEmpty) { meter =>
+      if (gateAtRead) committer.awaitGate(version)
       store.begin()
       val snapshot = if (loadEmpty) SnapshotWish.Now else wish(forceSnapshotOnCommit)
       new TailraceStateStore(this, version, meter, StorePhase.Updating, snapshot)
@@ -97,6 +144,7 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
 
   override def getReadStore(version: Long, uniqueId: Option[String]): ReadStateStore =
     open(version, uniqueId, empty = false) { meter =>
+      if (gateAtRead) committer.awaitGate(version)
       new TailraceStateStore(this, version, meter, StorePhase.Reading, SnapshotWish.WhenDue)
     }
 

@@ -5,9 +5,9 @@ import java.util.concurrent.atomic.AtomicBoolean
 
 import org.slf4j.LoggerFactory
 
-import tailrace.commit.{ChangesWriter, SnapshotPolicy, SnapshotWriter}
+import tailrace.commit.{Committer, Sealer, SnapshotPolicy, SnapshotWriter}
 import tailrace.errors.StoreBusy
-import tailrace.files.{FileNames, StateFolder}
+import tailrace.files.{FileNames, PackShelf, StateFolder}
 import tailrace.format.{Codec, FileKind}
 import tailrace.memory.Budget
 import tailrace.metrics.BatchMeter
@@ -20,15 +20,18 @@ import tailrace.store.StateTable.Position
  * Protocol of a task:
  *  1. `acquire`: one task at a time; a second waits for the first to let go.
  *  2. `moveTo(version)`: nothing to do, one batch to take back, or a load from the checkpoint.
- *  3. `begin`, changes, then `commit` (durable, then applied) or `rollback`.
+ *  3. `begin`, changes, then `commit` (sealed, taken by the committer, applied) or `rollback`.
  *  4. `release`.
  *
- * Invariants: a version is applied only after its changes file is durable. A version that was
+ * Invariants: a version is applied only after the committer has taken its changes: written them,
+ * or promised that no later batch shows output before they are written. A version that was
  * committed stays loadable until `cleanUp` drops it, which only happens below a snapshot that is
  * known to belong to the live lineage.
  */
 final class VersionedStore(
     folder: StateFolder,
+    packs: PackShelf,
+    committer: Committer,
     description: String,
     withLineage: Boolean,
     codec: Codec,
@@ -40,8 +43,8 @@ final class VersionedStore(
   import VersionedStore._
 
   private val names = new FileNames(withLineage)
-  private val loader = new Loader(folder, names, withLineage, description)
-  private val changesWriter = new ChangesWriter(folder, names, codec, description)
+  private val loader = new Loader(folder, packs, names, withLineage, description)
+  private val sealer = new Sealer(codec, description)
   private val snapshotWriter = new SnapshotWriter(folder, names, codec, description)
   private val owner = new Semaphore(1)
   private val closeRequested = new AtomicBoolean(false)
@@ -112,6 +115,7 @@ final class VersionedStore(
       moveToEmpty(0L)
       forgetSnapshotsAfter(0L)
     } else {
+      committer.awaitDurable(version)
       val loaded = try loader.load(table, version, lineage) catch {
         case error: Throwable =>
           table.reset(Position(0L, Lineage.Empty))
@@ -121,6 +125,7 @@ final class VersionedStore(
       forgetSnapshotsAfter(version)
       loaded.snapshotVersion.foreach(snapshotIsGood)
       meter.loadedFiles += loaded.changesFiles + loaded.snapshotVersion.size
+      meter.localFiles += loaded.localFiles
       isLoaded = true
     }
     newestVersion = math.max(newestVersion, version)
@@ -132,20 +137,20 @@ final class VersionedStore(
   def begin(): Unit = table.begin()
 
   def commit(snapshot: SnapshotWish, meter: BatchMeter): Long = {
-    // 1. Durable.
+    // 1. Sealed.
     val started = System.nanoTime()
-    val written = changesWriter.write(table)
-    meter.writeNanos += System.nanoTime() - started
-    meter.filesWritten += 1
-    meter.bytesWritten += written.bytes
-    meter.entriesWritten += written.entries
-    // 2. Applied.
+    val batch = sealer.seal(table)
+    meter.sealNanos += System.nanoTime() - started
+    meter.entriesWritten += batch.entries
+    // 2. Taken: durable, or on its way behind the gate.
+    committer.commit(batch, meter)
+    // 3. Applied.
     val applying = System.nanoTime()
-    table.apply(written.lineage)
+    table.apply(batch.lineage)
     newestVersion = math.max(newestVersion, table.version)
-    policy.changesWritten(written.bytes)
-    meter.sealNanos += System.nanoTime() - applying
-    // 3. A snapshot beside the next batches, if one is due.
+    policy.changesWritten(batch.bytes.length)
+    meter.applyNanos += System.nanoTime() - applying
+    // 4. A snapshot beside the next batches, if one is due.
     snapshot match {
       case SnapshotWish.Now => snapshotNow(meter)
       case SnapshotWish.Soon => snapshotLater(meter)
@@ -202,7 +207,8 @@ final class VersionedStore(
    * newer than the oldest version to retain. Only files with our names are ever deleted.
    */
   def cleanUp(nowMillis: Long): Unit = {
-    val oldest = newestVersion - versionsToRetain + 1
+    // The newest version may not be published yet: a restart then loads the one before.
+    val oldest = newestVersion - math.max(versionsToRetain - 1, 1)
     val base = goodSnapshots.synchronized(Option(goodSnapshots.floor(oldest)))
       .map(_.longValue)
     base.filter(_ > cleanedBelow).foreach { snapshot =>
@@ -217,6 +223,7 @@ final class VersionedStore(
       }
       goodSnapshots.synchronized(goodSnapshots.headSet(snapshot, false).clear())
       cleanedBelow = snapshot
+      committer.oldestNeeded(snapshot)
     }
   }
 

@@ -1,0 +1,66 @@
+package org.apache.spark.sql.tailrace
+
+import java.util.UUID
+
+import scala.util.Try
+
+import org.apache.hadoop.fs.Path
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.connector.read.streaming.SparkDataStream
+import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation
+import org.apache.spark.sql.execution.streaming.{OneTimeTrigger => Once}
+import org.apache.spark.sql.execution.streaming.runtime._
+
+import tailrace.spark.KeepsItsData
+
+/**
+ * The query whose thread this is, as far as the commit protocol has to know it. In this package
+ * because Spark keeps the list of running queries to itself.
+ */
+final class RunningQuery private (execution: StreamExecution) {
+  val run: String = execution.runId.toString
+
+  /** The query stops after this batch and nobody asks again: it must be published before. */
+  def runsOnce: Boolean = execution.trigger == Once
+
+  /**
+   * Whether a source may forget data once it was told that a batch is committed. Only sources that
+   * are known to do nothing then are trusted; what a user's own source does is not known.
+   */
+  def hasSourceThatForgets: Boolean = execution.logicalPlan.collect {
+    case relation: StreamingExecutionRelation => relation.source
+    case relation: StreamingDataSourceV2ScanRelation => relation.stream
+  }.exists(RunningQuery.mayForget)
+}
+
+object RunningQuery {
+  private val Harmless = Set(
+    "org.apache.spark.sql.execution.streaming.sources.RateStreamMicroBatchStream",
+    "org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",
+    "org.apache.spark.sql.kafka010.KafkaMicroBatchStream",
+    "org.apache.spark.sql.kafka010.KafkaSource")
+
+  /** The query of this thread, if it is the one that owns this checkpoint. */
+  def of(root: String): Option[RunningQuery] = for {
+    context <- SparkContext.getActive
+    name <- Option(context.getLocalProperty(StreamExecution.QUERY_ID_KEY))
+    id <- Try(UUID.fromString(name)).toOption
+    session <- SparkSession.getActiveSession.orElse(SparkSession.getDefaultSession)
+    execution <- Option(session.sharedState.activeStreamingQueries.get(id))
+    if new Path(execution.resolvedCheckpointRoot).toString == root
+  } yield new RunningQuery(execution)
+
+  private def mayForget(source: SparkDataStream): Boolean = source match {
+    case _: KeepsItsData => false
+    case files: FileStreamSource => cleans(files)
+    case other => !Harmless(other.getClass.getName)
+  }
+
+  /** Whether the option cleanSource is set; if that cannot be seen, it may be. */
+  private def cleans(source: FileStreamSource): Boolean = Try {
+    val field = classOf[FileStreamSource].getDeclaredField("sourceCleaner")
+    field.setAccessible(true)
+    field.get(source).asInstanceOf[Option[_]].nonEmpty
+  }.getOrElse(true)
+}

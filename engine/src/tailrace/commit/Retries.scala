@@ -1,0 +1,45 @@
+package tailrace.commit
+
+import java.io.IOException
+
+import org.apache.hadoop.fs.FileAlreadyExistsException
+import org.slf4j.LoggerFactory
+
+import tailrace.faults.Rule
+
+/**
+ * Repeats a step that fails with an IOException, waiting twice as long each time, until `patience`
+ * is used up; then the last error goes to the caller. A file that must not exist but does is not
+ * retried: somebody else wrote it.
+ */
+final class Retries(patienceMillis: Long, sleep: Long => Unit = Thread.sleep(_)) {
+  import Retries._
+
+  /** Returns how often the step had to be repeated. */
+  def apply(what: String)(step: => Unit): Int = {
+    val deadline = System.nanoTime() + patienceMillis * 1000000L
+    var pause = FirstPause
+    var repeated = 0
+    while (true) {
+      try {
+        step
+        return repeated
+      } catch {
+        case error: FileAlreadyExistsException => throw error
+        case error: IOException =>
+          if (!Rule.RetryWrites.isOn || System.nanoTime() + pause * 1000000L > deadline) throw error
+          log.warn(s"$what failed and is tried again in $pause ms: $error")
+      }
+      sleep(pause)
+      pause = math.min(pause * 2, LongestPause)
+      repeated += 1
+    }
+    repeated
+  }
+}
+
+object Retries {
+  private val log = LoggerFactory.getLogger(classOf[Retries])
+  private val FirstPause = 50L
+  private val LongestPause = 5000L
+}

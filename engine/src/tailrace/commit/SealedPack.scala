@@ -1,0 +1,30 @@
+package tailrace.commit
+
+import java.io.OutputStream
+
+import tailrace.files.FileNames
+import tailrace.format.PackHeader
+
+/** What one executor writes for a batch: an index, and the sealed batches of its stores. */
+final class SealedPack private (val header: PackHeader, parts: Seq[SealedBatch]) {
+  val name: String = FileNames.pack(header)
+
+  def length: Long = header.fileLength
+
+  def writeTo(out: OutputStream): Unit = {
+    out.write(header.encoded)
+    parts.foreach(_.bytes.writeTo(out))
+  }
+}
+
+object SealedPack {
+  def apply(version: Long, parts: Seq[SealedBatch]): SealedPack = {
+    // In one order, whatever order the tasks ended in: the same content has the same name.
+    val sorted = parts.sortBy(part => (part.store, part.lineage))
+    val offsets = sorted.scanLeft(0L)(_ + _.bytes.length)
+    val entries = sorted.zip(offsets).map { case (part, offset) =>
+      PackHeader.Entry(part.store, part.lineage, part.parentLineage, offset, part.bytes.length)
+    }
+    new SealedPack(PackHeader(version, entries), sorted)
+  }
+}

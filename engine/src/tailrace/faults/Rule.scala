@@ -1,0 +1,30 @@
+package tailrace.faults
+
+/**
+ * The rules of the commit protocol (docs/rfcs/0004) that a test can switch off, to show that
+ * without the rule the results are wrong: `TAILRACE_RULES_OFF`, numbers separated by commas.
+ * Nothing but a test sets it.
+ */
+sealed abstract class Rule(val number: Int) {
+  final lazy val isOn: Boolean = !Rule.off(number)
+}
+
+object Rule {
+  /** `commits/N` is written only when every store of batch N is durable. */
+  case object PublishAfterDurable extends Rule(1)
+  /** The output of batch N+1 is not committed before batch N is published. */
+  case object GateBeforeOutput extends Rule(2)
+  /** On restart, offsets beyond `commits + 1` are removed. */
+  case object RemoveDanglingOffsets extends Rule(3)
+  /** A source that forgets is told to commit batch N only when N is published. */
+  case object SourcesForgetLate extends Rule(4)
+  /** Whatever reads the checkpoint first waits for what is pending. */
+  case object ReadersWait extends Rule(5)
+  /** A write that fails is retried. */
+  case object RetryWrites extends Rule(6)
+  /** An executor lost with state that is not durable fails the query. */
+  case object LostExecutorFails extends Rule(7)
+
+  private val off: Set[Int] = System.getenv().getOrDefault("TAILRACE_RULES_OFF", "")
+    .split(',').map(_.trim).filter(_.nonEmpty).map(_.toInt).toSet
+}

@@ -1,0 +1,30 @@
+package tailrace.files
+
+import java.io.InputStream
+
+import tailrace.format.PackHeader
+
+/** The packs of a checkpoint, for whoever loads a store from them. */
+trait PackShelf {
+  /** The folder's name, for messages. */
+  def path: String
+
+  /** The packs of every version, as they are listed now. */
+  def list(): Map[Long, Seq[PackShelf.Pack]]
+}
+
+object PackShelf {
+  trait Pack {
+    def name: String
+    def header: PackHeader
+    /** One store's part of the pack: the bytes of a changes file. */
+    def open(entry: PackHeader.Entry): InputStream
+    def openLocalCopy(entry: PackHeader.Entry): Option[InputStream]
+  }
+
+  /** No packs: the store writes files of its own. */
+  val Empty: PackShelf = new PackShelf {
+    override def path: String = ""
+    override def list(): Map[Long, Seq[Pack]] = Map.empty
+  }
+}

@@ -1,0 +1,180 @@
+package tailrace.spark
+
+import java.io.{BufferedOutputStream, FileNotFoundException, IOException, InputStream}
+import java.util.concurrent.ConcurrentHashMap
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import org.apache.hadoop.io.IOUtils
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+
+import tailrace.commit.{Ledger, PackTarget, SealedPack}
+import tailrace.errors.{CheckpointError, UnreadableFile, WriteFailed}
+import tailrace.files.{FileNames, LocalCopies, PackShelf}
+import tailrace.format.PackHeader
+
+/**
+ * The packs of a checkpoint: `state/tailrace/` in its folder.
+ *
+ * A pack is written under its final name at once, without a temporary file: nothing refers to it
+ * before it is complete, and whoever writes it again writes the same. What a crash left half written
+ * is swept away by the ledger before the batch that runs again is published.
+ */
+final class CheckpointPacks(
+    stateRoot: String, conf: Configuration, copies: Option[LocalCopies], keepLocal: Long)
+  extends PackTarget with PackShelf {
+  private val location = CheckpointPacks.location(stateRoot)
+  private lazy val manager = TailraceFileManager.forState(location, conf)
+  private val headers = new ConcurrentHashMap[String, PackHeader]
+  private var made = false
+
+  override def path: String = location.toString
+
+  override def nameOf(pack: String): String = s"$path/$pack"
+
+  // ---- writing
+
+  override def writeLocal(pack: SealedPack): Unit = copies.foreach { local =>
+    local.write(pack.name)(pack.writeTo)
+    val oldest = pack.header.version - keepLocal
+    local.keepOnly(name => FileNames.packVersion(name).forall(_ >= oldest))
+  }
+
+  override def upload(pack: SealedPack): Unit = {
+    val file = new Path(location, pack.name)
+    try {
+      makeFolder()
+      val stream = TailraceFileManager.createDirectly(manager, file)
+      var complete = false
+      try {
+        val buffered = new BufferedOutputStream(stream, 64 << 10)
+        pack.writeTo(buffered)
+        buffered.flush()
+        complete = true
+        stream.close()
+      } finally {
+        // Closing would make a half-written file look finished on some file systems.
+        if (!complete) IOUtils.closeStream(stream)
+      }
+    } catch {
+      case known: CheckpointError => throw known
+      case error: IOException => throw new WriteFailed(file.toString, error)
+    }
+  }
+
+  private def makeFolder(): Unit = synchronized {
+    if (!made) {
+      if (!manager.exists(location)) manager.mkdirs(location)
+      made = true
+    }
+  }
+
+  // ---- reading
+
+  override def list(): Map[Long, Seq[PackShelf.Pack]] =
+    CheckpointPacks.list(manager, location).groupMap(_._1) { case (_, name, length) =>
+      new Listed(name, length)
+    }
+
+  private final class Listed(override val name: String, length: Long) extends PackShelf.Pack {
+    private val file = new Path(location, name)
+    private val local = copies.filter(_.length(name).contains(length))
+
+    override def header: PackHeader = {
+      val known = headers.get(name)
+      if (known != null) {
+        known
+      } else {
+        val read = localHeader.getOrElse(reading(PackHeader.read(_, file.toString)))
+        headers.put(name, read)
+        read
+      }
+    }
+
+    /** The name stands for the content: a copy whose index has the name's digest is the same. */
+    private def localHeader: Option[PackHeader] = try {
+      local.flatMap(_.open(name)).map { stream =>
+        try PackHeader.read(stream, name) finally stream.close()
+      }.filter(FileNames.pack(_) == name)
+    } catch {
+      case _: IOException => None
+    }
+
+    override def open(entry: PackHeader.Entry): InputStream = {
+      val stream = manager.open(file)
+      stream.seek(header.size + entry.offset)
+      new Bounded(stream, entry.length)
+    }
+
+    override def openLocalCopy(entry: PackHeader.Entry): Option[InputStream] =
+      local.flatMap(_.open(name)).map { stream =>
+        stream.skipNBytes(header.size + entry.offset)
+        new Bounded(stream, entry.length)
+      }
+
+    private def reading[T](body: InputStream => T): T = try {
+      val stream = manager.open(file)
+      try body(stream) finally stream.close()
+    } catch {
+      case known: CheckpointError => throw known
+      case error: IOException => throw new UnreadableFile(file.toString, error)
+    }
+  }
+
+  /** The next `length` bytes of a stream. */
+  private final class Bounded(below: InputStream, length: Long) extends InputStream {
+    private var left = length
+
+    override def read(): Int = if (left <= 0) -1 else {
+      val byte = below.read()
+      if (byte >= 0) left -= 1
+      byte
+    }
+
+    override def read(bytes: Array[Byte], offset: Int, count: Int): Int =
+      if (left <= 0 && count > 0) -1 else {
+        val read = below.read(bytes, offset, math.min(count.toLong, left).toInt)
+        if (read > 0) left -= read
+        read
+      }
+
+    override def close(): Unit = below.close()
+  }
+}
+
+object CheckpointPacks {
+  def location(stateRoot: String): Path = new Path(stateRoot, "tailrace")
+
+  /** The packs of the checkpoint at `root`, for the driver. */
+  def filesOf(root: String, conf: Configuration): DriverFiles = new DriverFiles(root, conf)
+
+  final class DriverFiles(root: String, conf: Configuration) extends Ledger.PackFiles {
+    private val folder = location(new Path(root, "state").toString)
+    private lazy val manager = TailraceFileManager.forState(folder, conf)
+
+    def exist: Boolean = manager.exists(folder)
+
+    override def deleteOthers(version: Long, written: Set[String]): Unit =
+      delete((found, name) => found == version && !written(name))
+
+    override def deleteUpTo(version: Long): Unit = delete((found, _) => found <= version)
+
+    private def delete(unwanted: (Long, String) => Boolean): Unit =
+      CheckpointPacks.list(manager, folder).foreach { case (version, name, _) =>
+        if (unwanted(version, name)) manager.delete(new Path(folder, name))
+      }
+  }
+
+  /** Version, name and length of every pack. */
+  private[spark] def list(
+      manager: CheckpointFileManager, location: Path): Seq[(Long, String, Long)] =
+    try {
+      manager.list(location).toSeq.flatMap { status =>
+        val name = status.getPath.getName
+        FileNames.packVersion(name).map(version => (version, name, status.getLen))
+      }
+    } catch {
+      case _: FileNotFoundException => Nil
+      case error: IOException => throw new UnreadableFile(location.toString, error)
+    }
+}

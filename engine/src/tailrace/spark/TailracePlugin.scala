@@ -1,0 +1,56 @@
+package tailrace.spark
+
+import java.util
+
+import org.apache.spark.SparkContext
+import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
+import org.apache.spark.scheduler.{SparkListener, SparkListenerExecutorRemoved}
+import org.slf4j.LoggerFactory
+
+/**
+ * What `spark.plugins` names: starts the ledger with the driver, and ends ledger and pipelines in
+ * good order. Whoever leaves properly (`spark.stop()`, the end of the program) loses nothing that
+ * is pending: both sides wait for it, for a while.
+ */
+final class TailracePlugin extends SparkPlugin {
+  override def driverPlugin(): DriverPlugin = new TailracePlugin.OnDriver
+
+  override def executorPlugin(): ExecutorPlugin = new TailracePlugin.OnExecutor
+}
+
+private object TailracePlugin {
+  private val log = LoggerFactory.getLogger(classOf[TailracePlugin])
+  private val PatienceMillis = 60L * 1000
+
+  final class OnDriver extends DriverPlugin {
+    override def init(context: SparkContext, plugin: PluginContext): util.Map[String, String] = {
+      val ledger = CommitServices.startDriver(context.getConf)
+      context.addSparkListener(new SparkListener {
+        override def onExecutorRemoved(removed: SparkListenerExecutorRemoved): Unit =
+          ledger.executorLost(removed.executorId)
+      })
+      util.Map.of()
+    }
+
+    override def shutdown(): Unit = {
+      try {
+        CommitServices.ledger.toSeq.flatMap(_.awaitQuietBelow(null, PatienceMillis))
+          .foreach(left => log.error(s"${left.problem} Cause: ${left.because} ${left.remedy}"))
+      } catch {
+        case late: java.io.IOException => log.error(late.getMessage)
+      } finally {
+        CommitServices.stopDriver()
+      }
+    }
+  }
+
+  final class OnExecutor extends ExecutorPlugin {
+    override def init(plugin: PluginContext, extra: util.Map[String, String]): Unit =
+      CommitServices.startExecutor()
+
+    override def shutdown(): Unit = {
+      CommitServices.pipeline.awaitIdle(PatienceMillis)
+      CommitServices.stopExecutor()
+    }
+  }
+}
