@@ -8,6 +8,6 @@ Every stateful query of this session then runs on tailrace.
 from tailrace._version import __version__
 from tailrace.errors import TailraceError
 from tailrace.options import Options
-from tailrace.session import configure, confs, jar
+from tailrace.session import configure, confs, drain, jar
 
-__all__ = ["Options", "TailraceError", "__version__", "configure", "confs", "jar"]
+__all__ = ["Options", "TailraceError", "__version__", "configure", "confs", "drain", "jar"]

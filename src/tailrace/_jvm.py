@@ -34,6 +34,10 @@ class Engine:
         """The Scala package `tailrace`, as py4j shows it."""
         return self._jvm.tailrace
 
+    def drain(self, timeout: float) -> list[str]:
+        """Waits until nothing is pending; problem, cause and remedy of each failure."""
+        return list(self.classes.spark.CommitServices.drain(int(timeout * 1000)))
+
 
 def engine(spark: SparkSession) -> Engine:
     """The engine of a session; an error if there is none or it is of another version."""

@@ -37,5 +37,9 @@ class SessionError(TailraceError):
     """A Spark session is in a state in which tailrace cannot be added to it or reached."""
 
 
+class CommitError(TailraceError):
+    """A batch whose state was applied could not be made durable or published."""
+
+
 def _indent(text: str) -> str:
     return text.replace("\n", "\n          ")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace import _build, _jvm
 from tailrace._version import SPARK_SERIES, __version__
-from tailrace.errors import SessionError, SparkVersionError
+from tailrace.errors import CommitError, SessionError, SparkVersionError
 from tailrace.options import Options, describe
 
 if TYPE_CHECKING:
@@ -82,6 +82,19 @@ def jar() -> Path:
     """The engine's jar; in a checkout it is compiled first if a source changed."""
     _check_spark_version()
     return _build.jar()
+
+
+def drain(spark: SparkSession, timeout: float = 60.0) -> None:
+    """Waits until every batch of the session's queries is published on its checkpoint.
+
+    With commit="async" the state of the last batch may still be on its way when a query ends.
+    Nothing has to be called for it: `spark.stop()`, the end of the program, and whatever reads
+    the checkpoint in this session wait by themselves. Call this to wait earlier, or to be told
+    when a batch could not be written: it then raises `CommitError`.
+    """
+    failures = _jvm.engine(spark).drain(timeout)
+    if failures:
+        raise CommitError(*failures[:3])
 
 
 def _check_spark_version() -> None:

@@ -444,6 +444,6 @@ object Ledger {
 }
 
 /** A batch cannot be made durable or published; an IOException, as any failed write. */
-final class CommitFailed(refused: Refused)
+final class CommitFailed(val refused: Refused)
   extends IOException(tailrace.errors.StoreError.text(
     refused.problem, refused.because, refused.remedy))

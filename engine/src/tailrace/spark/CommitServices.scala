@@ -7,7 +7,7 @@ import org.apache.spark.{SparkConf, SparkEnv}
 import org.apache.spark.network.util.JavaUtils
 import org.apache.spark.sql.tailrace.LedgerEndpoint
 
-import tailrace.commit.{Ledger, LedgerLink, Pipeline, Retries}
+import tailrace.commit.{CommitFailed, Ledger, LedgerLink, Pipeline, Retries}
 
 /**
  * What a process has one of: on the driver the ledger, on an executor the pipeline and the way to
@@ -40,6 +40,17 @@ object CommitServices {
   }
 
   def stopDriver(): Unit = currentLedger = None
+
+  /**
+   * Waits until nothing is pending on any checkpoint. Returns what could not be written, as problem,
+   * cause and remedy one after the other; for Python.
+   */
+  def drain(timeoutMillis: Long): Array[String] = {
+    val left = try ledger.toSeq.flatMap(_.awaitQuietBelow(null, timeoutMillis)) catch {
+      case late: CommitFailed => Seq(late.refused)
+    }
+    left.flatMap(each => Seq(each.problem, each.because, each.remedy)).toArray
+  }
 
   def startExecutor(): Unit = executorRuns = true
 
