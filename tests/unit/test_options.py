@@ -21,6 +21,11 @@ def test_the_defaults_are_valid_and_what_is_promised() -> None:
         "max_deltas": 100,
         "memory_limit": None,
         "lock_timeout": "60s",
+        "commit": "async",
+        "gate": "commit",
+        "pending_limit": "256m",
+        "retry_timeout": "60s",
+        "local_dir": None,
     }
 
 
@@ -39,6 +44,10 @@ def test_confs_hold_every_option_that_has_a_value() -> None:
         CONF_PREFIX + "snapshotRatio": "1.0",
         CONF_PREFIX + "maxDeltas": "100",
         CONF_PREFIX + "lockTimeout": "60s",
+        CONF_PREFIX + "commit": "async",
+        CONF_PREFIX + "gate": "commit",
+        CONF_PREFIX + "pendingLimit": "256m",
+        CONF_PREFIX + "retryTimeout": "60s",
     }
     assert Options.of(memory_limit="8g").confs()[CONF_PREFIX + "memoryLimit"] == "8g"
 
@@ -55,6 +64,11 @@ def test_confs_hold_every_option_that_has_a_value() -> None:
         ("memory_limit", "2tb"),
         ("lock_timeout", "500ms"),
         ("lock_timeout", "5min"),
+        ("commit", "sync"),
+        ("gate", "read"),
+        ("pending_limit", "1g"),
+        ("retry_timeout", "5min"),
+        ("local_dir", "copies"),
     ],
 )
 def test_allowed_values_are_kept_as_they_are(name: str, value: Any) -> None:
@@ -90,6 +104,14 @@ def test_allowed_values_are_kept_as_they_are(name: str, value: Any) -> None:
         ("lock_timeout", "0s"),
         ("lock_timeout", "60 s\n"),
         ("lock_timeout", "8g"),
+        ("commit", "later"),
+        ("commit", None),
+        ("gate", "write"),
+        ("pending_limit", None),
+        ("pending_limit", "256"),
+        ("retry_timeout", "60"),
+        ("local_dir", " "),
+        ("local_dir", 7),
     ],
 )
 def test_other_values_are_refused_with_name_value_and_rule(name: str, value: Any) -> None:

@@ -42,6 +42,7 @@ def test_the_names_at_the_top_are_exactly_these() -> None:
         "__version__",
         "configure",
         "confs",
+        "drain",
         "jar",
     ]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tailrace.errors import TailraceError
+from tailrace.options import CONF_PREFIX
 from tailrace.session import JARS_CONF, PROVIDER_CLASS, PROVIDER_CONF
 
 if TYPE_CHECKING:
@@ -77,6 +78,13 @@ HDFS = Store(
 TAILRACE = Store(
     "tailrace", "tailrace", "tailrace with its defaults", {PROVIDER_CONF: PROVIDER_CLASS}, own=True
 )
+TAILRACE_SYNC = Store(
+    "tailrace-sync",
+    "tailrace, synchronous",
+    "tailrace with commit=sync: each batch waits until its state is written",
+    {PROVIDER_CONF: PROVIDER_CLASS, CONF_PREFIX + "commit": "sync"},
+    own=True,
+)
 NONE = Store(
     "none",
     "floor",
@@ -101,7 +109,9 @@ ASYNC_CHECKPOINT = Store(
     background=True,
 )
 
-STORES = {store.name: store for store in (ROCKSDB, ROCKSDB_CHANGELOG, HDFS, TAILRACE, NONE)}
+STORES = {
+    store.name: store for store in (ROCKSDB, ROCKSDB_CHANGELOG, HDFS, TAILRACE, TAILRACE_SYNC, NONE)
+}
 BASELINES = {store.name: store for store in (ZSTREAM, ASYNC_CHECKPOINT)}
 
 
