@@ -47,7 +47,8 @@ final class SynchronousCommitter(folder: StateFolder, names: FileNames) extends 
  */
 final class AsynchronousCommitter(
     root: String, run: String, store: String, named: Boolean, link: LedgerLink, pipeline: Pipeline,
-    target: PackTarget, inFlightLimit: Long, retries: Retries, otherwise: Committer)
+    folder: StateFolder, target: PackTarget, inFlightLimit: Long, retries: Retries,
+    otherwise: Committer)
   extends Committer {
 
   override def commit(batch: SealedBatch, meter: BatchMeter): Unit = {
@@ -62,6 +63,7 @@ final class AsynchronousCommitter(
         meter.unpublishedBatches += unpublished
         meter.retries += repeated
         meter.bytesWritten += batch.bytes.length
+        if (batch.version == 1) folder.make()
         // 2.
         meter.queuedParts += pipeline.submit(id, batch, target, inFlightLimit, retries)
       case BeSynchronous => otherwise.commit(batch, meter)

@@ -6,8 +6,11 @@ package tailrace.commit
  * it did, which bounds both what is written (1 + 1/ratio times the changes) and what is replayed
  * (ratio times the state); small states are spared until `SmallestBytes` of changes. Whatever the
  * sizes, no restart replays more than `maxChanges` files.
+ *
+ * @param share of both limits that counts here, up to 1: the stores of a query grow alike, and with
+ *              different shares they do not all write their snapshots beside the same batch
  */
-final class SnapshotPolicy(ratio: Double, maxChanges: Int) {
+final class SnapshotPolicy(ratio: Double, maxChanges: Int, share: Double = 1.0) {
   import SnapshotPolicy._
 
   private var snapshotBytes = 0L
@@ -18,8 +21,8 @@ final class SnapshotPolicy(ratio: Double, maxChanges: Int) {
   private var coveredFiles = 0
 
   def isDue: Boolean = synchronized {
-    changesFiles >= maxChanges ||
-      changesBytes >= math.max(SmallestBytes.toDouble, ratio * snapshotBytes)
+    changesFiles >= math.ceil(share * maxChanges) ||
+      changesBytes >= share * math.max(SmallestBytes.toDouble, ratio * snapshotBytes)
   }
 
   def changesWritten(bytes: Long): Unit = synchronized {
@@ -60,4 +63,7 @@ final class SnapshotPolicy(ratio: Double, maxChanges: Int) {
 
 object SnapshotPolicy {
   private val SmallestBytes = 8L << 20
+
+  /** The share of a partition: one of eight between 3/4 and 1. */
+  def shareOf(partition: Int): Double = 1.0 - (partition & 7) / 32.0
 }

@@ -26,6 +26,9 @@ trait StateFolder {
 
   def delete(name: String): Unit
 
+  /** Makes the folder: Spark's state reader takes a partition for one that has a folder. */
+  def make(): Unit
+
   def nameOf(name: String): String = s"$path/$name"
 }
 

@@ -52,12 +52,19 @@ final class CheckpointFolder(location: Path, conf: Configuration, copies: Option
 
   override def delete(name: String): Unit = manager.delete(new Path(location, name))
 
+  override def make(): Unit = synchronized {
+    if (!made) {
+      if (!manager.exists(location)) manager.mkdirs(location)
+      made = true
+    }
+  }
+
   private def isSnapshot(name: String): Boolean =
     FileNames.parse(name).exists(_.kind == FileKind.Snapshot)
 
   private def writeHere(name: String)(body: OutputStream => Unit): Long = {
     try {
-      makeFolder()
+      make()
       val stream = manager.createAtomic(new Path(location, name), overwriteIfPossible = true)
       var complete = false
       try {
@@ -74,13 +81,6 @@ final class CheckpointFolder(location: Path, conf: Configuration, copies: Option
     } catch {
       case known: CheckpointError => throw known
       case error: IOException => throw new WriteFailed(nameOf(name), error)
-    }
-  }
-
-  private def makeFolder(): Unit = synchronized {
-    if (!made) {
-      if (!manager.exists(location)) manager.mkdirs(location)
-      made = true
     }
   }
 }

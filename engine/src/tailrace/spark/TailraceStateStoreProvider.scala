@@ -88,7 +88,8 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       description,
       withLineage = storeConf.enableStateStoreCheckpointIds,
       options.codec,
-      new SnapshotPolicy(options.snapshotRatio, options.maxChanges),
+      new SnapshotPolicy(options.snapshotRatio, options.maxChanges,
+        SnapshotPolicy.shareOf(stateStoreId.partitionId)),
       options.lockTimeoutMillis,
       storeConf.minVersionsToRetain,
       snapshotReady = version =>
@@ -111,7 +112,7 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       case Some(link) if options.asynchronous && run != null && stateRoot.getName == "state" =>
         new AsynchronousCommitter(
           stateRoot.getParent.toString, run, description, named, link, CommitServices.pipeline,
-          packs, options.pendingLimit, new Retries(options.retryTimeoutMillis), synchronous)
+          folder, packs, options.pendingLimit, new Retries(options.retryTimeoutMillis), synchronous)
       case _ => synchronous
     }
   }
