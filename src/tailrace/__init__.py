@@ -9,5 +9,15 @@ from tailrace._version import __version__
 from tailrace.errors import TailraceError
 from tailrace.options import Options
 from tailrace.session import configure, confs, drain, jar
+from tailrace.supervise import supervise
 
-__all__ = ["Options", "TailraceError", "__version__", "configure", "confs", "drain", "jar"]
+__all__ = [
+    "Options",
+    "TailraceError",
+    "__version__",
+    "configure",
+    "confs",
+    "drain",
+    "jar",
+    "supervise",
+]

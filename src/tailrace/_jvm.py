@@ -18,6 +18,7 @@ from tailrace.errors import SessionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 class Engine:
@@ -37,6 +38,18 @@ class Engine:
     def drain(self, timeout: float) -> list[str]:
         """Waits until nothing is pending; problem, cause and remedy of each failure."""
         return list(self.classes.spark.CommitServices.drain(int(timeout * 1000)))
+
+    def drain_query(self, query: StreamingQuery, timeout: float) -> list[str]:
+        """The same for one query's checkpoint: what failed on others is not its failure."""
+        ledger = self.classes.spark.CommitServices.ledger()
+        if ledger.isEmpty():
+            return []
+        commits: str = query._jsq.streamingQuery().checkpointFile("commits")
+        refused = ledger.get().awaitQuiet(commits.rpartition("/")[0], int(timeout * 1000))
+        if refused.isEmpty():
+            return []
+        failure = refused.get()
+        return [failure.problem(), failure.because(), failure.remedy()]
 
 
 def engine(spark: SparkSession) -> Engine:

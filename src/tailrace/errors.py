@@ -41,5 +41,9 @@ class CommitError(TailraceError):
     """A batch whose state was applied could not be made durable or published."""
 
 
+class SupervisionError(TailraceError):
+    """A supervised query failed in a way that starting it again does not mend."""
+
+
 def _indent(text: str) -> str:
     return text.replace("\n", "\n          ")

@@ -23,6 +23,7 @@ from tailrace.options import Options, describe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 PROVIDER_CONF = "spark.sql.streaming.stateStore.providerClass"
 PROVIDER_CLASS = "tailrace.spark.TailraceStateStoreProvider"
@@ -84,15 +85,16 @@ def jar() -> Path:
     return _build.jar()
 
 
-def drain(spark: SparkSession, timeout: float = 60.0) -> None:
-    """Waits until every batch of the session's queries is published on its checkpoint.
+def drain(spark: SparkSession, timeout: float = 60.0, query: StreamingQuery | None = None) -> None:
+    """Waits until every batch of the session's queries, or of one, is published on its checkpoint.
 
     With commit="async" the state of the last batch may still be on its way when a query ends.
     Nothing has to be called for it: `spark.stop()`, the end of the program, and whatever reads
     the checkpoint in this session wait by themselves. Call this to wait earlier, or to be told
     when a batch could not be written: it then raises `CommitError`.
     """
-    failures = _jvm.engine(spark).drain(timeout)
+    engine = _jvm.engine(spark)
+    failures = engine.drain(timeout) if query is None else engine.drain_query(query, timeout)
     if failures:
         raise CommitError(*failures[:3])
 

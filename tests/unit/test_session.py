@@ -44,6 +44,7 @@ def test_the_names_at_the_top_are_exactly_these() -> None:
         "confs",
         "drain",
         "jar",
+        "supervise",
     ]
 
 

@@ -71,7 +71,8 @@ class Entrant:
     def _location(self, plan: Plan, store: Store) -> str:
         if store.background:
             return f"behind://{self._folder}"
-        return f"remote://{self._folder}" if plan.remote else self._folder.as_uri()
+        far = plan.remote and not store.near
+        return f"remote://{self._folder}" if far else self._folder.as_uri()
 
     def preload(self, rows: int) -> None:
         """Lets rows through that nobody measures."""

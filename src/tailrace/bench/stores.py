@@ -50,6 +50,8 @@ class Store:
     """The size of its batches is bounded so that they end within the trigger interval."""
     background: bool = False
     """Its checkpoint is written behind the query's back."""
+    near: bool = False
+    """Its checkpoint is on the local disk, also where --remote puts the others' far away."""
 
 
 ROCKSDB = Store(
@@ -84,6 +86,14 @@ TAILRACE_SYNC = Store(
     "tailrace with commit=sync: each batch waits until its state is written",
     {PROVIDER_CONF: PROVIDER_CLASS, CONF_PREFIX + "commit": "sync"},
     own=True,
+)
+TAILRACE_LOCAL = Store(
+    "tailrace-local",
+    "tailrace, local checkpoint",
+    "tailrace with its defaults and a local checkpoint beside a run with --remote",
+    {PROVIDER_CONF: PROVIDER_CLASS},
+    own=True,
+    near=True,
 )
 NONE = Store(
     "none",
