@@ -75,6 +75,7 @@ ENGINE_WILL_REPEAT = frozenset(
         "WrongSpark",
         "WrongByteOrder",
         "InvalidOption",
+        "CheckpointTaken",
     )
 )
 ENGINE_MAY_PASS = frozenset(

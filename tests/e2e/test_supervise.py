@@ -190,10 +190,15 @@ def test_a_query_that_spark_refuses_is_given_up_at_once(words: WordCount) -> Non
     assert "UNRESOLVED_COLUMN" in error.cause
 
 
-def test_another_query_on_the_checkpoint_is_given_up_at_once(words: WordCount) -> None:
+@pytest.mark.parametrize(
+    ("commit", "told"), [("sync", "CONCURRENT_STREAM_LOG_UPDATE"), ("async", "Concurrent update")]
+)
+def test_another_query_on_the_checkpoint_is_given_up_at_once(
+    words: WordCount, commit: str, told: str
+) -> None:
     """The entry of the offset log that this query is about to write is there already."""
     words.spark = words.spark.newSession()
-    words.spark.conf.set(CONF_PREFIX + "commit", "sync")
+    words.spark.conf.set(CONF_PREFIX + "commit", commit)
 
     def sink(batch: DataFrame, batch_id: int) -> None:
         words.keep(batch, batch_id)
@@ -203,8 +208,7 @@ def test_another_query_on_the_checkpoint_is_given_up_at_once(words: WordCount) -
 
     error, reports = given_up(lambda: words.start(sink))
     assert [report.verdict for report in reports] == [Verdict.WILL_REPEAT]
-    assert "CONCURRENT_STREAM_LOG_UPDATE" in error.cause
-    assert "checkpoint location of its own" in error.remedy
+    assert told in error.cause
 
 
 @pytest.fixture

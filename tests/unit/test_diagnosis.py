@@ -104,7 +104,7 @@ PRINTED_BY_PY4J = f"""Traceback (most recent call last):
     raise Py4JJavaError(
 py4j.protocol.Py4JJavaError: An error occurred while calling o310.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 1.0 in stage 7.0 \
-(TID 9) (192.0.2.2 executor driver): tailrace.errors.CorruptFile: {CORRUPT}
+(TID 9) (localhost executor driver): tailrace.errors.CorruptFile: {CORRUPT}
 \tat tailrace.recovery.Loader.load(Loader.scala:10)
 Caused by: java.io.EOFException
 \t... 42 more

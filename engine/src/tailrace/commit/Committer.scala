@@ -67,13 +67,13 @@ final class AsynchronousCommitter(
         // 2.
         meter.queuedParts += pipeline.submit(id, batch, target, inFlightLimit, retries)
       case BeSynchronous => otherwise.commit(batch, meter)
-      case refused: Refused => throw new CommitFailed(refused)
+      case refused: Refused => throw refused.asError
     }
   }
 
   override def awaitGate(version: Long): Unit =
     link.awaitGate(BatchId(root, run, version)) match {
-      case refused: Refused => throw new CommitFailed(refused)
+      case refused: Refused => throw refused.asError
       case _ =>
     }
 

@@ -69,7 +69,7 @@ final class Ledger(work: Executor, retries: Retries) {
 
   /** Fails if this run cannot go on. */
   def verify(root: String, run: String): Unit = synchronized {
-    bookOf(root, run).flatMap(_.failure).foreach(refused => throw new CommitFailed(refused))
+    bookOf(root, run).flatMap(_.failure).foreach(refused => throw refused.asError)
   }
 
   /** `offsets/N` is written beside the batch; its tasks pass the gate when it is there. */
@@ -400,17 +400,11 @@ final class Ledger(work: Executor, retries: Retries) {
         book.underWay -= 1
         error.filter(_ => book.run == batch.run).foreach { cause =>
           fail(book, notWritten(s"The log entries of batch ${batch.number} of ${batch.root} could " +
-            "not be written.", reason(cause)))
+            "not be written.", cause))
         }
         notifyAll()
       }
     }
-  }
-
-  private def reason(cause: Throwable): String = cause match {
-    case _: FileAlreadyExistsException =>
-      s"Concurrent update to the log. Multiple streaming jobs detected: ${cause.getMessage}"
-    case other => other.toString
   }
 
   private def tooLate(batch: BatchId): Refused = Refused(
@@ -422,6 +416,15 @@ final class Ledger(work: Executor, retries: Retries) {
     "Check free space, quota, permissions and reachability of the checkpoint location, then " +
       "restart the query: it goes on from the last published batch (tailrace.supervise does so " +
       "by itself).")
+
+  private def notWritten(problem: String, cause: Throwable): Refused = {
+    val refused = notWritten(problem, cause.toString)
+    cause match {
+      case _: FileAlreadyExistsException => refused.copy(taken = true, because =
+        s"Concurrent update to the log. Multiple streaming jobs detected: ${cause.getMessage}")
+      case _ => refused
+    }
+  }
 
   private def lostWith(executor: String, batch: Long): Refused = Refused(
     s"Executor $executor was lost with state of batch $batch that was not durable yet.",

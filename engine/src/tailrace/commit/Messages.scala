@@ -1,5 +1,9 @@
 package tailrace.commit
 
+import java.io.IOException
+
+import tailrace.errors.CheckpointTaken
+
 /**
  * What executors and driver say to each other. The executor always asks; the driver answers at once
  * or, where the answer is worth waiting for, when the time has come. Asking twice does no harm.
@@ -26,7 +30,12 @@ object Messages {
   final case class Proceed(hiddenMillis: Long, unpublished: Int, retries: Int) extends Entry
   /** Nobody will publish this batch through the ledger: make it durable before you return. */
   case object BeSynchronous extends Entry
-  final case class Refused(problem: String, because: String, remedy: String) extends Entry
+  /** @param taken another query writes to the same checkpoint: trying again does not help */
+  final case class Refused(
+      problem: String, because: String, remedy: String, taken: Boolean = false) extends Entry {
+    def asError: IOException =
+      if (taken) new CheckpointTaken(problem, because) else new CommitFailed(this)
+  }
 
   /** Which of its parts is an executor to write? Answered when all the batch's tasks are done. */
   final case class AwaitOrders(batch: BatchId, executor: String)

@@ -75,6 +75,13 @@ final class WriteFailed(val file: String, cause: Throwable)
       "it goes on from the last batch that was committed.",
     cause)
 
+final class CheckpointTaken(problem: String, because: String)
+  extends CheckpointError(
+    problem,
+    because,
+    "Stop the other query that uses this checkpoint location, or give one of them a location of " +
+      "its own. Nothing of the other query was replaced.")
+
 final class UnreadableFile(val file: String, cause: Throwable)
   extends CheckpointError(
     s"The state file $file could not be read.",
