@@ -36,8 +36,11 @@ private[commit] final class Batch(val number: Long) {
 
   def allDurable: Boolean = stores.valuesIterator.forall(_.durable)
 
-  def ordersFor(executor: String): Seq[StoreAt] =
-    stores.valuesIterator.filter(_.executor == executor).map(_.at).toSeq
+  /** What this executor has to write. Nothing, if its parts are durable or were all replaced. */
+  def ordersFor(executor: String): Orders = {
+    val parts = stores.valuesIterator.filter(s => s.executor == executor && !s.durable).map(_.at).toSeq
+    if (parts.isEmpty) Discard else Write(parts)
+  }
 }
 
 private[commit] object Batch {
@@ -91,6 +94,10 @@ private[commit] final class Book(val root: String) {
     next = committed + 1
     asynchronous = false
     swept = false
+    // A query that was set back may need older packs than its former run did.
+    stores = Set.empty
+    oldestNeeded.clear()
+    packsDeletedBelow = 0L
     slowInARow = 0
     left
   }

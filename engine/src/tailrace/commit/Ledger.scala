@@ -104,7 +104,7 @@ final class Ledger(work: Executor, retries: Retries) {
       fail(book, lostWith(lost.get.executor, batch.number))
     } else {
       entry.waitingForOrders.foreach { case (executor, reply) =>
-        reply(Write(entry.ordersFor(executor)))
+        reply(entry.ordersFor(executor))
       }
       entry.waitingForOrders.clear()
       inBackground(book, batch)(retries(s"Preparing ${held.name}")(held.prepare()))
@@ -171,6 +171,18 @@ final class Ledger(work: Executor, retries: Retries) {
     reached
   }
 
+  /** A run is over: what an unfinished batch of it has left to be written is let go. */
+  def ended(run: String): Unit = synchronized {
+    books.values.filter(_.run == run).foreach { book =>
+      book.endedRuns += run
+      book.batches.values.filter(_.state == BatchState.Running).toSeq.foreach { batch =>
+        book.batches -= batch.number
+        letGo(batch, tooLate(BatchId(book.root, run, batch.number)))
+      }
+    }
+    notifyAll()
+  }
+
   // ---- from the executors
 
   /** 1. A task is about to apply a store's batch. */
@@ -214,7 +226,7 @@ final class Ledger(work: Executor, retries: Retries) {
       .flatMap(_.batches.get(message.batch.number)) match {
       case Some(entry) if entry.state == BatchState.Running =>
         entry.waitingForOrders += message.executor -> reply
-      case Some(entry) => reply(Write(entry.ordersFor(message.executor)))
+      case Some(entry) => reply(entry.ordersFor(message.executor))
       case None => reply(Discard)
     }
   }
@@ -238,9 +250,9 @@ final class Ledger(work: Executor, retries: Retries) {
   }
 
   def notWritten(message: NotWritten): Unit = synchronized {
-    bookOf(message.batch.root, message.batch.run).foreach { book =>
-      fail(book, notWritten(message.problem, message.because))
-    }
+    // Of a batch that is published nothing can be missing: an attempt that does not count failed.
+    bookOf(message.batch.root, message.batch.run).filter(_.batches.contains(message.batch.number))
+      .foreach(fail(_, notWritten(message.problem, message.because)))
   }
 
   def durableOrGone(message: AwaitDurable)(reply: () => Unit): Unit = synchronized {
@@ -439,7 +451,10 @@ object Ledger {
 
   /** The packs of a checkpoint, as far as the ledger has to do with them. */
   trait PackFiles {
-    /** Deletes packs of this version that are not among those written now: an earlier run's. */
+    /**
+     * Deletes packs of this and later versions that are not among those written now: an earlier
+     * run's, which crashed or was set back.
+     */
     def deleteOthers(version: Long, written: Set[String]): Unit
 
     def deleteUpTo(version: Long): Unit

@@ -62,7 +62,7 @@ final class Pipeline(link: () => LedgerLink) {
   def submit(
       batch: BatchId, part: SealedBatch, target: PackTarget, limit: Long, retries: Retries): Int =
     synchronized {
-      while (keptBytes > 0 && keptBytes + part.bytes.length > limit && holdsOther(batch)) wait()
+      while (keptBytes > 0 && keptBytes + part.bytes.length > limit && awaitsWriting(batch)) wait()
       val waiting = if (groups.contains(batch)) 0 else groups.valuesIterator.map(_.parts.size).sum
       val group = groups.getOrElseUpdate(batch, {
         val made = new Group(batch, target, retries)
@@ -86,8 +86,13 @@ final class Pipeline(link: () => LedgerLink) {
     !groups.valuesIterator.exists(_.isOrdered)
   }
 
-  /** Only other batches give memory back while this one goes on. */
-  private def holdsOther(batch: BatchId): Boolean = groups.keysIterator.exists(_ != batch)
+  /**
+   * Only other batches give memory back while this one goes on, and only those whose tasks are done:
+   * two queries that run at the same time would otherwise wait for each other.
+   */
+  private def awaitsWriting(batch: BatchId): Boolean = groups.exists { case (id, group) =>
+    id != batch && group.isOrdered
+  }
 
   // ---- a group's thread
 
@@ -167,9 +172,14 @@ final class Pipeline(link: () => LedgerLink) {
     dead.foreach { group =>
       group.deaths += 1
       if (group.deaths > MaximumDeaths) {
-        link().notWritten(group.batch, s"The thread that writes batch ${group.batch.number} of " +
-          s"${group.batch.root} has died ${group.deaths} times.", "See the executor's log.")
-        finished(group)
+        try {
+          link().notWritten(group.batch, s"The thread that writes batch ${group.batch.number} of " +
+            s"${group.batch.root} has died ${group.deaths} times.", "See the executor's log.")
+        } catch {
+          case unheard: Exception => log.error("The driver could not be told.", unheard)
+        } finally {
+          finished(group)
+        }
       } else {
         log.warn(s"The thread that was ${group.doing} has died; another takes over.")
         synchronized(startWorker(group))

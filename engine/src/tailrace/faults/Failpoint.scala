@@ -55,13 +55,15 @@ object Failpoint {
 
   final class ThreadDies(message: String) extends Error(message)
 
-  private val Point = """([a-z.]+)@(\d+)=(kill|fail|delay|die)(?::(\d+))?""".r
+  private val Point = """([a-z.]+)@([1-9]\d{0,8})=(kill|fail|delay|die)(?::(\d{1,9}))?""".r
 
   private def parse(specification: String): Map[String, Seq[Armed]] =
     specification.split(',').map(_.trim).filter(_.nonEmpty).toSeq.map {
-      case Point(name, passage, action, number) =>
+      case Point(name, passage, action, number)
+          if (action == "delay") == (number != null) || action == "fail" =>
         name -> Armed(passage.toInt, action, Option(number).fold(1)(_.toInt))
       case other => throw new IllegalArgumentException(
-        s"'$other' is not a failpoint: name@passage=kill|fail[:times]|delay:milliseconds|die")
+        s"'$other' is not a failpoint: name@passage=kill|fail[:times]|delay:milliseconds|die, " +
+          "passages from 1")
     }.groupMap(_._1)(_._2)
 }

@@ -25,6 +25,15 @@ object Rule {
   /** An executor lost with state that is not durable fails the query. */
   case object LostExecutorFails extends Rule(7)
 
-  private val off: Set[Int] = System.getenv().getOrDefault("TAILRACE_RULES_OFF", "")
-    .split(',').map(_.trim).filter(_.nonEmpty).map(_.toInt).toSet
+  private lazy val off: Set[Int] = parse(System.getenv().getOrDefault("TAILRACE_RULES_OFF", ""))
+
+  private val all: Seq[Rule] = Seq(PublishAfterDurable, GateBeforeOutput, RemoveDanglingOffsets,
+    SourcesForgetLate, ReadersWait, RetryWrites, LostExecutorFails)
+
+  /** The numbers in a specification; a rule that does not exist is an error, not a no-op. */
+  def parse(specification: String): Set[Int] =
+    specification.split(',').map(_.trim).filter(_.nonEmpty).map { text =>
+      all.map(_.number).find(_.toString == text).getOrElse(throw new IllegalArgumentException(
+        s"'$text' is not a rule: TAILRACE_RULES_OFF takes numbers from 1 to ${all.size}"))
+    }.toSet
 }

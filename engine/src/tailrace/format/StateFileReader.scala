@@ -53,6 +53,7 @@ final class StateFileReader(stream: InputStream, file: String) {
     val entries = in.readLong()
     verifyEndCheck(said, entries)
     if (said != blocks) corrupt(s"it holds $blocks blocks, not $said")
+    if (in.read() != -1) corrupt("there are bytes after its end")
   }
 
   private def readHeader(): FileHeader = {

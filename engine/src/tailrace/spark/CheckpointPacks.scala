@@ -9,7 +9,7 @@ import org.apache.hadoop.io.IOUtils
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import tailrace.commit.{Ledger, PackTarget, SealedPack}
-import tailrace.errors.{CheckpointError, UnreadableFile, WriteFailed}
+import tailrace.errors.{CheckpointError, CorruptFile, UnreadableFile, WriteFailed}
 import tailrace.files.{FileNames, LocalCopies, PackShelf}
 import tailrace.format.PackHeader
 
@@ -85,10 +85,21 @@ final class CheckpointPacks(
       if (known != null) {
         known
       } else {
-        val read = localHeader.getOrElse(reading(PackHeader.read(_, file.toString)))
+        val read = localHeader.getOrElse(verified(reading(PackHeader.read(_, file.toString))))
         headers.put(name, read)
         read
       }
+    }
+
+    private def verified(found: PackHeader): PackHeader = {
+      if (FileNames.pack(found) != name) {
+        throw new CorruptFile(file.toString, s"Its index is that of ${FileNames.pack(found)}.")
+      }
+      if (length < found.fileLength) {
+        throw new CorruptFile(file.toString,
+          s"It has $length bytes of ${found.fileLength}: it was cut short.")
+      }
+      found
     }
 
     /** The name stands for the content: a copy whose index has the name's digest is the same. */
@@ -155,7 +166,7 @@ object CheckpointPacks {
     def exist: Boolean = manager.exists(folder)
 
     override def deleteOthers(version: Long, written: Set[String]): Unit =
-      delete((found, name) => found == version && !written(name))
+      delete((found, name) => found >= version && !written(name))
 
     override def deleteUpTo(version: Long): Unit = delete((found, _) => found <= version)
 

@@ -4,7 +4,8 @@ import java.util
 
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
-import org.apache.spark.scheduler.{SparkListener, SparkListenerExecutorRemoved}
+import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent, SparkListenerExecutorRemoved}
+import org.apache.spark.sql.streaming.StreamingQueryListener.QueryTerminatedEvent
 import org.slf4j.LoggerFactory
 
 /**
@@ -28,6 +29,11 @@ private object TailracePlugin {
       context.addSparkListener(new SparkListener {
         override def onExecutorRemoved(removed: SparkListenerExecutorRemoved): Unit =
           ledger.executorLost(removed.executorId)
+
+        override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+          case over: QueryTerminatedEvent => ledger.ended(over.runId.toString)
+          case _ =>
+        }
       })
       util.Map.of()
     }
