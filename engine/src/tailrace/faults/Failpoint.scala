@@ -21,6 +21,7 @@ import java.util.concurrent.atomic.AtomicInteger
  * Invariant: without a specification a passage costs one read of a field.
  */
 object Failpoint {
+  private val Point = """([a-z.]+)@([1-9]\d{0,8})=(kill|fail|delay|die)(?::(\d{1,9}))?""".r
   @volatile private var armed: Map[String, Seq[Armed]] =
     parse(System.getenv().getOrDefault("TAILRACE_FAILPOINTS", ""))
   private val passages = new ConcurrentHashMap[String, AtomicInteger]
@@ -54,8 +55,6 @@ object Failpoint {
   }
 
   final class ThreadDies(message: String) extends Error(message)
-
-  private val Point = """([a-z.]+)@([1-9]\d{0,8})=(kill|fail|delay|die)(?::(\d{1,9}))?""".r
 
   private def parse(specification: String): Map[String, Seq[Armed]] =
     specification.split(',').map(_.trim).filter(_.nonEmpty).toSeq.map {
