@@ -33,7 +33,7 @@ private[spark] final class QueryLogs(below: CheckpointFileManager, conf: Configu
 
   def writeCommit(path: Path, overwrite: Boolean): CancellableFSDataOutputStream =
     inQuery(path) match {
-      case Some((ledger, query, batch)) if ledger.hasEntered(batch) =>
+      case Some((ledger, query, batch)) if entered(ledger, query, batch) =>
         new Buffered(bytes => {
           ledger.handOver(batch, new HeldLogFile(below, path, bytes))
           if (query.runsOnce) ledger.awaitPublished(batch)
@@ -44,6 +44,22 @@ private[spark] final class QueryLogs(below: CheckpointFileManager, conf: Configu
         followed(below.createAtomic(path, overwrite))(ledger.committedDirectly(batch))
       case None => below.createAtomic(path, overwrite)
     }
+
+  /**
+   * Whether stores of the batch were committed through the ledger. A batch that runs again after a
+   * crash may find that its sink has it already: Spark's file sink then runs nothing at all, and the
+   * state, which in Spark is always written before the sink, has to be made here.
+   */
+  private def entered(ledger: Ledger, query: RunningQuery, batch: BatchId): Boolean = {
+    if (!ledger.hasEntered(batch) && isAsynchronous && query.keepsState) {
+      log.info(s"The sink has batch ${batch.number} already; it runs once more for its state.")
+      query.runForState()
+    }
+    ledger.hasEntered(batch)
+  }
+
+  private def isAsynchronous: Boolean =
+    conf.get(StoreOptions.Prefix + "commit", "async") == "async"
 
   def writeOffsets(path: Path, overwrite: Boolean): CancellableFSDataOutputStream =
     inQuery(path) match {

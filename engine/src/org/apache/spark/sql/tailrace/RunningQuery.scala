@@ -6,13 +6,15 @@ import scala.util.Try
 
 import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkContext
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.read.streaming.SparkDataStream
 import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation
 import org.apache.spark.sql.execution.streaming.{OneTimeTrigger => Once}
+import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter
 import org.apache.spark.sql.execution.streaming.runtime._
 
-import tailrace.spark.KeepsItsData
+import tailrace.spark.{KeepsItsData, TailraceStateStoreProvider}
 
 /**
  * The query whose thread this is, as far as the commit protocol has to know it. In this package
@@ -23,6 +25,18 @@ final class RunningQuery private (execution: StreamExecution) {
 
   /** The query stops after this batch and nobody asks again: it must be published before. */
   def runsOnce: Boolean = execution.trigger == Once
+
+  /** Whether the batch that runs now keeps state in tailrace. */
+  def keepsState: Boolean =
+    execution.lastExecution.sparkSession.sessionState.conf.stateStoreProviderClass ==
+      classOf[TailraceStateStoreProvider].getName &&
+      execution.lastExecution.executedPlan.exists(_.isInstanceOf[StateStoreWriter])
+
+  /**
+   * Runs the batch that runs now once more for its state alone. A sink that has the batch already
+   * does not run it again after a crash, but the state of it may be lost.
+   */
+  def runForState(): Unit = execution.lastExecution.toRdd.foreachPartition(RunningQuery.useUp)
 
   /**
    * Whether a source may forget data once it was told that a batch is committed. Only sources that
@@ -40,6 +54,8 @@ object RunningQuery {
     "org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",
     "org.apache.spark.sql.kafka010.KafkaMicroBatchStream",
     "org.apache.spark.sql.kafka010.KafkaSource")
+
+  private val useUp = (rows: Iterator[InternalRow]) => rows.foreach(_ => ())
 
   /** The query of this thread, if it is the one that owns this checkpoint. */
   def of(root: String): Option[RunningQuery] = for {
