@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test lint format engine clean bench-check bench-flowkv
+.PHONY: help setup demo test chaos lint format engine clean bench-check bench-flowkv
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ demo: engine  ## tailrace beside RocksDB, in under two minutes
 
 test: lint engine  ## lint, then all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# CHAOS_KILLS=20 make chaos: a short one. TAILRACE_SEED=n draws the same kills again.
+chaos: engine  ## 200 kills of queries at work, about 35 minutes; CHAOS_KILLS=20 takes 4
+	PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS_ARGUMENTS)
 
 bench-check: engine  ## every workload against its reference, a million events each (long)
 	$(BIN)/tailrace bench check

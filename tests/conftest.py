@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
-from support.fixtures import harness, open_provider
+from support.faults import faults
+from support.fixtures import harness, harness_classes, open_provider
 
 import tailrace
 
 # Session-wide: two harnesses in one JVM would be two classes of one name.
-__all__ = ["harness", "open_provider"]
+__all__ = ["faults", "harness", "harness_classes", "open_provider"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +61,17 @@ def batch(number: int, round_number: int, seconds: float, latency: bool) -> dict
     return row
 
 
-def made(*jobs: Job, unstable: bool = False, **values: Any) -> dict[str, Any]:
-    plan = Plan(jobs, chosen(STORES), batches=4, rounds=2, **values)
+def made(
+    *jobs: Job, unstable: bool = False, names: Sequence[str] = STORES, **values: Any
+) -> dict[str, Any]:
+    """Each store takes a second less than the one before it, the last one a second."""
+    plan = Plan(jobs, chosen(names), batches=4, rounds=2, **values)
     outcomes = []
     for one in jobs:
         outcome = Outcome(one)
-        for place, name in enumerate(STORES):
+        for place, name in enumerate(names):
             second = 3.0 if unstable and name == "tailrace" else 1.0
-            times = [4 - place + 0.01 * n for n in range(2)]
+            times = [len(names) - place + 0.01 * n for n in range(2)]
             outcome.rows[name] = [
                 batch(4 * place + n, n // 2, time * (second if n > 1 else 1), one.rate is not None)
                 for n, time in enumerate(times * 2)
@@ -122,6 +126,33 @@ def test_an_unstable_ratio_is_marked_everywhere(tmp_path: Path) -> None:
     assert found["runs"][0]["stable"] is False
     assert " !" in markdown([found])
     assert "Not stable" in conclusion(found)
+
+
+def test_the_best_of_sparks_stores_is_a_rival_too(tmp_path: Path) -> None:
+    names = ("rocksdb", "rocksdb-changelog", "tailrace", "hdfs", "none")
+    found = made(job(WORKLOADS["update"], {}, rows=1000), names=names)
+    table = markdown([found])
+    assert "| against the better RocksDB | against the best of Spark's |" in table
+    assert "| 1.33x (1.33-1.33) | 0.67x (0.67-0.67) |" in table
+    slow = "by less than 10%: update (HDFSBacked: 0.67x (0.67-0.67))."
+    assert slow in table
+    assert slow in conclusion(found)
+    assert "The best of Spark's stores is HDFSBacked: 0.67x" in conclusion(found)
+    result.write(found, tmp_path / "f.json")
+    assert main(["report", str(tmp_path / "f.json")]) == 0
+    assert slow in (tmp_path / "f" / "index.html").read_text("utf-8")
+
+
+def test_other_work_on_the_machine_is_said(tmp_path: Path) -> None:
+    found = made(job(WORKLOADS["update"], {}, rows=1000))
+    assert "Other work" not in markdown([found])
+    found["environment"]["other_work_share"] = 0.33
+    said = "Other work used up to 33% of the machine"
+    assert said in markdown([found])
+    assert said in conclusion(found)
+    result.write(found, tmp_path / "f.json")
+    assert main(["report", str(tmp_path / "f.json")]) == 0
+    assert said in (tmp_path / "f" / "index.html").read_text("utf-8")
 
 
 def test_an_interrupted_run_and_wrong_results_are_said() -> None:

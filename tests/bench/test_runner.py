@@ -77,6 +77,8 @@ def test_every_batch_says_what_it_cost(found: dict[str, Any]) -> None:
 
 def test_the_result_is_complete_and_tells_no_secrets(found: dict[str, Any], tmp_path: Path) -> None:
     assert found["interrupted"] is False
+    share = found["environment"]["other_work_share"]
+    assert share is None or 0 <= share <= 1
     (run,) = found["runs"]
     assert {"p50", "p95", "p99", "p99.9"} <= run["stores"]["tailrace"]["summary"][
         "batch_seconds"

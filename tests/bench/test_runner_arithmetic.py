@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tailrace.bench.gate import Turn
 from tailrace.bench.loops import Arrivals, ClosedLoop, Deadline, OpenLoop
 from tailrace.bench.ratios import ratio, ratios
 from tailrace.bench.runner import shares
+from tailrace.bench.screen import Screen
 from tailrace.bench.statistics import percentile, spread, summary, weighted_percentile
 from tailrace.bench.stores import chosen
 
@@ -174,3 +176,17 @@ def test_a_deadline_leaves_the_rest_for_the_next_batch() -> None:
     left = [loop.batch(machine)[2]["left_waiting"] for _ in range(6)]
     assert machine.sizes[1:] == [50] * 5
     assert left[-1] > left[1] > 0
+
+
+def test_the_time_left_is_told_once_it_is_known() -> None:
+    """Steps of 2 s, after a first one that took 100 s to start Spark."""
+    times = iter([0.0, *(100.0 + 2 * n for n in range(100))])
+    shown = io.StringIO()
+    screen = Screen(100, shown, now=lambda: next(times))
+    for _ in range(100):
+        screen.step("q5")
+    lines = [line.strip() for line in shown.getvalue().splitlines()]
+    assert lines[0] == "1/100 batches, q5"
+    assert lines[1] == "4/100 batches, q5"
+    assert lines[2] == "7/100 batches, q5, 3 min left"
+    assert "52/100 batches, q5, 96 s left" in lines

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
 from tailrace.bench import runner
+from tailrace.bench.plan import ALONE, SUITE, Plan
 from tailrace.bench.remote import Remote
 from tailrace.bench.stores import BenchError
-from tailrace.cli import main
+from tailrace.cli import bench, main
+
+
+def planned(*arguments: str) -> Plan:
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    return bench.plan_of(parser.parse_args(arguments))
 
 
 @pytest.mark.parametrize(
@@ -73,6 +81,31 @@ def test_list_shows_workloads_suites_and_stores(capsys: pytest.CaptureFixture[st
     shown = capsys.readouterr().out
     for word in ("q11-median", "flowkv", "rocksdb-changelog", "async-checkpoint"):
         assert word in shown
+
+
+def test_a_suite_has_sizes_of_its_own() -> None:
+    suite, alone = planned("nexmark", "--suite", "flowkv"), planned("q5")
+    assert (suite.batches, suite.warmup, suite.rounds) == (
+        SUITE.batches,
+        SUITE.warmup,
+        SUITE.rounds,
+    )
+    assert {job.rows for job in suite.jobs} == {SUITE.rows}
+    # The references are the better RocksDB setting, the best of Spark's stores, and the floor.
+    assert [store.name for store in suite.stores] == bench.STORES.split(",")
+    assert (alone.batches, alone.warmup, alone.rounds) == (
+        ALONE.batches,
+        ALONE.warmup,
+        ALONE.rounds,
+    )
+    assert alone.jobs[0].rows == alone.jobs[0].workload.rows_per_batch
+
+
+def test_what_was_given_goes_before_the_sizes_of_a_suite() -> None:
+    plan = planned("q5", "--suite", "flowkv", "--rows", "7", "--batches", "3", "--warmup", "0")
+    assert (plan.jobs[0].rows, plan.batches, plan.warmup, plan.rounds) == (7, 3, 0, SUITE.rounds)
+    (job,) = planned("q5", "--suite", "flowkv", "--rate", "100").jobs
+    assert (job.loop, job.events.rate) == ("open", 100)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from support import second_query
+from support.counting import Counting, eventually
+from support.faults import FileFaults
+from support.processes import Program
 
 PATIENCE_FILES = 60
 WORDS = ["oak", "elm", "ash", "fir"]
@@ -82,3 +85,34 @@ def test_one_of_two_queries_on_a_checkpoint_fails_clearly(
     survivor.processAllAvailable()
     survivor.stop()
     assert totals(results) == Counter(words)
+
+
+def test_latecomer_does_no_harm(faults: FileFaults, tmp_path: Path) -> None:
+    """A second process starts while the first one's upload is slow: it finds offsets beyond the
+    commits, and packs beyond its batch, as after a crash; but nobody has crashed."""
+    counting = Counting(tmp_path)
+    session = faults.session()
+    query = counting.start(session)
+    try:
+        for text in ("oak elm", "fir"):
+            counting.await_published(counting.run_batch(query, text))
+        with faults.hold() as await_held:
+            counting.run_batch(query, "oak oak")
+            await_held()
+            counting.add("ash ash")
+            eventually(lambda: 3 in counting.logged("offsets"), "batch 3 to be started")
+            latecomer = Program("support.latecomer", tmp_path).__enter__()
+            assert latecomer.hear("shows a batch")["number"] == 2
+        with latecomer:
+            counting.await_applied(query, 3)
+            counting.await_published(counting.run_batch(query, "oak bay"))
+            (tmp_path / "go on").touch()
+            error = latecomer.hear("ended")["error"]
+    finally:
+        query.stop()
+    assert any(refusal in error for refusal in REFUSALS), error
+    assert counting.logged("offsets") == counting.published == [0, 1, 2, 3, 4]
+    assert [len(counting.packs(version)) for version in range(1, 6)] == [1] * 5
+    counting.add("elm elm")
+    assert counting.problems_after(session) == []
+    assert counting.calls == [0, 1, 2, 3, 4, 5]

@@ -1,10 +1,9 @@
 /*
  * Problem: the state-store SPI is Scala, our contract is written and generated in Python, and one
  * py4j call per put would make thousands of generated steps slow.
- * Answer: one entry point, `run`: a JSON list of operations in, a JSON list of results out.
- * Providers, stores and iterators live here between calls under names that the caller chooses.
- * Invariant: every operation gets exactly one result, {"value": ...} or {"error": ...}, in order;
- * a failed operation never hides the ones behind it. Nothing here knows which store it drives.
+ * Answer: `Operations.run`: a JSON list of operations in, a JSON list of results out. Providers,
+ * stores and iterators live here between calls under names that the caller chooses.
+ * Invariant: nothing here knows which store it drives.
  */
 package org.apache.spark.sql.tailrace.testing
 
@@ -14,11 +13,11 @@ import java.util.UUID
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.hadoop.conf.Configuration
 
-import org.apache.spark.{SparkContext, SparkThrowable}
+import org.apache.spark.SparkContext
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
@@ -51,46 +50,14 @@ private[testing] final class OpenStore(val owner: OpenProvider, val store: ReadS
 private[testing] final class OpenIterator(
     val family: Family, val rows: Iterator[UnsafeRowPair] with Closeable)
 
-class StoreHarness {
+class StoreHarness extends Operations {
   import RowCodec.{isNull, nodes}
 
-  private val mapper = new ObjectMapper()
   private val providers = mutable.Map.empty[String, OpenProvider]
   private val stores = mutable.Map.empty[String, OpenStore]
   private val iterators = mutable.Map.empty[String, OpenIterator]
 
-  /** Executes a JSON list of operations in order and returns the JSON list of their results. */
-  def run(document: String): String = {
-    val results = nodes.arrayNode()
-    mapper.readTree(document).elements().asScala.foreach { operation =>
-      val result = nodes.objectNode()
-      try {
-        result.set[JsonNode]("value", execute(operation))
-      } catch {
-        case failure: VirtualMachineError => throw failure
-        case failure: Throwable => result.set[JsonNode]("error", describe(failure))
-      }
-      results.add(result)
-    }
-    mapper.writeValueAsString(results)
-  }
-
-  private def describe(failure: Throwable): ObjectNode = {
-    val causes = Iterator.iterate(failure)(_.getCause).takeWhile(_ != null).take(16).toList
-    val error = nodes.objectNode()
-    error.put("class", failure.getClass.getName)
-    error.put("message", String.valueOf(failure.getMessage))
-    error.put("condition", failure match {
-      case spark: SparkThrowable => spark.getCondition
-      case _ => null
-    })
-    val chain = error.putArray("causes")
-    causes.foreach(cause => chain.add(s"${cause.getClass.getName}: ${cause.getMessage}"))
-    error.put("frames", causes.last.getStackTrace.take(6).mkString("\n"))
-    error
-  }
-
-  private def execute(operation: JsonNode): JsonNode = {
+  override protected def execute(operation: JsonNode): JsonNode = {
     val name = operation.path("op").asText()
     providerOperation(name, operation)
       .orElse(storeOperation(name, operation))
@@ -387,11 +354,6 @@ class StoreHarness {
 
   // ---- small things ----------------------------------------------------------------------------
 
-  private def done(action: => Unit): Option[JsonNode] = {
-    action
-    Some(nodes.nullNode())
-  }
-
   private def provider(operation: JsonNode): OpenProvider = {
     val name = operation.path("provider").asText()
     providers.getOrElse(name, throw new IllegalStateException(s"no provider '$name' is open"))
@@ -402,13 +364,4 @@ class StoreHarness {
 
   private def familyName(operation: JsonNode): String =
     text(operation, "family").getOrElse(StateStore.DEFAULT_COL_FAMILY_NAME)
-
-  private def text(node: JsonNode, field: String): Option[String] =
-    if (isNull(node.get(field))) None else Some(node.get(field).asText())
-
-  private def names(values: Seq[String]): JsonNode = {
-    val result = nodes.arrayNode()
-    values.foreach(result.add(_))
-    result
-  }
 }

@@ -8,22 +8,27 @@ Invariant: after a test no provider of it is open, whatever happened.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.compilation import harness_jar
-from support.harness import Harness, Provider, Shape
+from support.harness import Harness, HarnessJar, Provider, Shape
 from support.stores import StoreKind
 
 
 def wait_for(path: Path) -> None:
     """Waits for a file that is written in the background, and fails if it does not come."""
+    wait_until(path.exists, f"{path.name} was not written")
+
+
+def wait_until(reached: Callable[[], bool], otherwise: str = "it did not happen") -> None:
+    """Waits for something that happens in the background, and fails if it does not."""
     deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path.name} was not written"
+    while not reached():
+        assert time.monotonic() < deadline, otherwise
         time.sleep(0.01)
 
 
@@ -44,6 +49,7 @@ class Opener:
         partition: int = 0,
         store_name: str = "default",
         confs: Mapping[str, str] | None = None,
+        run_id: str | None = None,
     ) -> Provider:
         provider = Provider(
             self.harness,
@@ -54,6 +60,7 @@ class Opener:
             partition=partition,
             store_name=store_name,
             confs={**self.kind.confs, **(confs or {})},
+            run_id=run_id,
         )
         self._opened.append(provider)
         return provider
@@ -64,8 +71,13 @@ class Opener:
 
 
 @pytest.fixture(scope="session")
-def harness(spark: Any) -> Harness:
-    return Harness(spark, harness_jar())
+def harness_classes(spark: Any) -> HarnessJar:
+    return HarnessJar(spark, harness_jar())
+
+
+@pytest.fixture(scope="session")
+def harness(harness_classes: HarnessJar) -> Harness:
+    return Harness(harness_classes)
 
 
 @pytest.fixture

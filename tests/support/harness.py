@@ -1,7 +1,7 @@
 """The bridge from Python to any state store.
 
 Problem: tests want to say `store.put(key, value)`; the store lives in the JVM.
-Answer: `Harness.run` sends a list of operations as one JSON document and gets one back; `Provider`
+Answer: `Remote.run` sends a list of operations as one JSON document and gets one back; `Provider`
 and `Store` are thin names over single operations.
 Invariant: an operation that fails raises `StoreError` from `call`, and is a `StoreError` in the
 list that `run` returns; nothing is lost on the way.
@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 Pair = tuple[Row, Any]
 Operation = dict[str, Any]
 
-HARNESS_CLASS = "org.apache.spark.sql.tailrace.testing.StoreHarness"
+PACKAGE = "org.apache.spark.sql.tailrace.testing."
 
 
 class StoreError(Exception):
@@ -113,20 +113,31 @@ class Shape:
         }
 
 
-class Harness:
-    """One harness object in the JVM of a Spark session."""
+class HarnessJar:
+    """The harness's classes in the JVM of a session: one loader, so one class of each name."""
 
     def __init__(self, spark: Any, jar: Path) -> None:
         jvm = spark.sparkContext._jvm
-        gateway = spark.sparkContext._gateway
+        self._gateway = spark.sparkContext._gateway
+        self._class = jvm.java.lang.Class
+        self._object = jvm.java.lang.Object
         parent = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        urls = gateway.new_array(jvm.java.net.URL, 1)
+        urls = self._gateway.new_array(jvm.java.net.URL, 1)
         urls[0] = jvm.java.io.File(str(jar)).toURI().toURL()
-        loader = jvm.java.net.URLClassLoader(urls, parent)
-        constructor = loader.loadClass(HARNESS_CLASS).getConstructor(
-            gateway.new_array(jvm.java.lang.Class, 0)
+        self._loader = jvm.java.net.URLClassLoader(urls, parent)
+
+    def new(self, class_name: str) -> Any:
+        constructor = self._loader.loadClass(PACKAGE + class_name).getConstructor(
+            self._gateway.new_array(self._class, 0)
         )
-        self._remote = constructor.newInstance(gateway.new_array(jvm.java.lang.Object, 0))
+        return constructor.newInstance(self._gateway.new_array(self._object, 0))
+
+
+class Remote:
+    """An object in the JVM that executes operations (tests/jvm/Operations.scala)."""
+
+    def __init__(self, jar: HarnessJar, class_name: str) -> None:
+        self._remote = jar.new(class_name)
         self._numbers = itertools.count()
 
     def new_name(self, kind: str) -> str:
@@ -148,6 +159,13 @@ class Harness:
         return result
 
 
+class Harness(Remote):
+    """Drives state stores (tests/jvm/StoreHarness.scala)."""
+
+    def __init__(self, jar: HarnessJar) -> None:
+        super().__init__(jar, "StoreHarness")
+
+
 @dataclass
 class Provider:
     """A provider on a directory; it outlives the stores it gives out."""
@@ -160,6 +178,8 @@ class Provider:
     partition: int = 0
     store_name: str = "default"
     confs: Mapping[str, str] = field(default_factory=dict)
+    # The run of the query that the store belongs to; None is a run that nobody has announced.
+    run_id: str | None = None
     name: str = ""
     is_open: bool = False
 
@@ -178,6 +198,7 @@ class Provider:
             "name": self.store_name,
             "column_families": self.column_families,
             "confs": dict(self.confs),
+            "run_id": self.run_id,
             **self.shape.document(),
         }
 

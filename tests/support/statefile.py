@@ -1,4 +1,4 @@
-"""A state file, read by FORMAT.md alone.
+"""State files and packs, read by FORMAT.md alone.
 
 Problem: a golden-byte test that used the engine's own reader would prove nothing.
 Answer: a second reader, in Python, written from the grammar in FORMAT.md.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 MAGIC = b"TAILRACE"
 KINDS = {1: "changes", 2: "snapshot"}
+PACK_KIND = 3
 ENTRY_KINDS = {1: "put", 2: "remove", 3: "append", 4: "put_list"}
 
 
@@ -49,6 +50,33 @@ class StateFile:
     entries: list[Entry]
 
 
+@dataclass(frozen=True)
+class PackEntry:
+    """Where in a pack a store's part is, and what it leads from and to."""
+
+    store: str
+    lineage: int
+    parent_lineage: int
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Pack:
+    format: int
+    version: int
+    entries: list[PackEntry]
+    # The bytes of the index, from the first letter to its check.
+    index: bytes
+    # By store; each is a whole changes file.
+    parts: dict[str, bytes]
+
+    @property
+    def name(self) -> str:
+        """The name that a pack of this index has to have."""
+        return f"{self.version}-{xxh64(self.index, self.version):016x}.pack.tr"
+
+
 def crc32c(data: bytes) -> int:
     """CRC-32C (Castagnoli), bit by bit."""
     crc = 0xFFFFFFFF
@@ -57,6 +85,54 @@ def crc32c(data: bytes) -> int:
         for _ in range(8):
             crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
     return crc ^ 0xFFFFFFFF
+
+
+_PRIMES = (
+    0x9E3779B185EBCA87,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0x85EBCA77C2B2AE63,
+    0x27D4EB2F165667C5,
+)
+_MASK = (1 << 64) - 1
+
+
+def xxh64(data: bytes, seed: int) -> int:
+    """XXH64, as its specification has it."""
+    first, second, third, fourth, fifth = _PRIMES
+
+    def rotate(value: int, bits: int) -> int:
+        value &= _MASK
+        return ((value << bits) | (value >> (64 - bits))) & _MASK
+
+    def mixed(lane: int, word: int) -> int:
+        return rotate(lane + word * second, 31) * first & _MASK
+
+    at, result = 0, seed + fifth
+    if len(data) >= 32:
+        lanes = [seed + first + second, seed + second, seed, seed - first]
+        while at + 32 <= len(data):
+            words = struct.unpack_from("<4Q", data, at)
+            lanes = [mixed(lane, word) for lane, word in zip(lanes, words, strict=True)]
+            at += 32
+        result = sum(rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
+        for lane in lanes:
+            result = (result ^ mixed(0, lane)) * first + fourth
+    result += len(data)
+    while at + 8 <= len(data):
+        (word,) = struct.unpack_from("<Q", data, at)
+        result = rotate(result & _MASK ^ mixed(0, word), 27) * first + fourth
+        at += 8
+    if at + 4 <= len(data):
+        (half,) = struct.unpack_from("<I", data, at)
+        result = rotate(result & _MASK ^ half * first & _MASK, 23) * second + third
+        at += 4
+    for byte in data[at:]:
+        result = rotate(result & _MASK ^ byte * fifth & _MASK, 11) * first
+    result &= _MASK
+    result = (result ^ result >> 33) * second & _MASK
+    result = (result ^ result >> 29) * third & _MASK
+    return result ^ result >> 32
 
 
 class _Cursor:
@@ -80,9 +156,35 @@ class _Cursor:
         return self.bytes(length).decode("utf-8")
 
 
-def read(path: Path) -> StateFile:
-    """Decodes a whole file and verifies every checksum in it."""
+def read_pack(path: Path) -> Pack:
+    """Decodes a pack's index, verifies its check and its name, and cuts out the parts."""
     cursor = _Cursor(path.read_bytes())
+    assert cursor.bytes(8) == MAGIC
+    file_format, kind, zero, index_length = cursor.take(">HBBI")
+    assert (kind, zero) == (PACK_KIND, 0)
+    version, count = cursor.take(">qI")
+    entries = [PackEntry(cursor.text(), *cursor.take(">QQQQ")) for _ in range(count)]
+    assert cursor.at == 16 + index_length
+    (check,) = cursor.take(">I")
+    assert check == crc32c(cursor.data[: cursor.at - 4])
+    index = cursor.data[: cursor.at]
+    parts = {}
+    for entry in entries:
+        assert cursor.at == len(index) + entry.offset, "parts stand one behind the other"
+        parts[entry.store] = cursor.bytes(entry.length)
+    assert cursor.at == len(cursor.data)
+    pack = Pack(file_format, version, entries, index, parts)
+    assert pack.name == path.name
+    return pack
+
+
+def read(path: Path) -> StateFile:
+    return decode(path.read_bytes())
+
+
+def decode(data: bytes) -> StateFile:
+    """Decodes a whole changes file or snapshot and verifies every checksum in it."""
+    cursor = _Cursor(data)
     assert cursor.bytes(8) == MAGIC
     file_format, kind, codec, header_length = cursor.take(">HBBI")
     header_start = cursor.at

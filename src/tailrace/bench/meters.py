@@ -88,6 +88,21 @@ class Meters:
         )
 
 
+class OtherWork:
+    """How much of the machine others used since this was made."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._before = _foreign_cpu()
+
+    def share(self) -> float | None:
+        """Of all cores. None where it cannot be told."""
+        now, passed = _foreign_cpu(), time.monotonic() - self._started
+        if now is None or self._before is None or passed <= 0:
+            return None
+        return round(max(0.0, now - self._before) / passed / (os.cpu_count() or 1), 3)
+
+
 class FileLedger:
     """Which files of a folder were written since it was last looked at."""
 
@@ -125,8 +140,18 @@ def _peak_rss(pid: int) -> int | None:
     return None
 
 
+def _foreign_cpu() -> float | None:
+    """CPU seconds of the machine that were not of this process and those below it."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        fields = list(map(int, (_PROC / "stat").read_text("utf-8").splitlines()[0].split()[1:9]))
+        busy = sum(fields) - fields[3] - fields[4]  # without idle and waiting for a disk
+        own = time.process_time() + _descendants_cpu(os.getpid())
+        return float(busy / os.sysconf("SC_CLK_TCK") - own)
+    return None
+
+
 def _descendants_cpu(pid: int) -> float:
-    """CPU seconds of the processes below this one: PySpark's workers. 0 where /proc is not."""
+    """CPU seconds of the processes below this one, ended ones too. 0 where /proc is not."""
     total, waiting = 0.0, [pid]
     while waiting:
         for child in _children(waiting.pop()):

@@ -25,6 +25,26 @@ MOST_ROWS = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How much is run where the command line does not say it."""
+
+    rows: int | None
+    """Per batch. None: as the workload has it."""
+    batches: int
+    warmup: int
+    rounds: int
+
+
+ALONE = Sizes(rows=None, batches=20, warmup=5, rounds=5)
+SUITE = Sizes(rows=50_000, batches=8, warmup=4, rounds=2)
+"""Eight queries on five stores in less than ten minutes on two cores.
+
+At NEXMark's rate 50,000 rows are 5 s, so every second batch closes a window of 10 s: a turn has an
+even number of batches, or its median would depend on where it began.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
 class Job:
     """One workload with all its sizes."""
 

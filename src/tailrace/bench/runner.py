@@ -28,6 +28,7 @@ from tailrace.bench import result
 from tailrace.bench.entrant import Entrant
 from tailrace.bench.environment import environment
 from tailrace.bench.loops import Arrivals, ClosedLoop, Deadline, Loop, OpenLoop
+from tailrace.bench.meters import OtherWork
 from tailrace.bench.plan import Job, Plan
 from tailrace.bench.remote import behind_settings
 from tailrace.bench.screen import Screen
@@ -75,6 +76,7 @@ def measure(
 ) -> dict[str, Any]:
     """The same in a session that is there already."""
     found = environment(session.spark)
+    others = OtherWork()
     outcomes: list[Outcome] = []
     interrupted = False
     try:
@@ -83,6 +85,7 @@ def measure(
             _run_job(session, plan, outcomes[-1], screen, stop, confs)
     except (Stopped, KeyboardInterrupt):
         interrupted = True
+    found["other_work_share"] = others.share()
     return result.assemble(plan, found, outcomes, interrupted)
 
 

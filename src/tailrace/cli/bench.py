@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tailrace.bench.plan import Job, Plan
+    from tailrace.bench.plan import Job, Plan, Sizes
 
 STORES = "rocksdb,rocksdb-changelog,hdfs,tailrace,none"
 DEFAULT_OUT = "tailrace-bench.json"
@@ -28,11 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--baseline", action="append", default=[], metavar="NAME",
         help="zstream (a deadline bounds a batch's size) or async-checkpoint; can be given "
         "twice")  # fmt: skip
-    add("--rows", type=int, help="rows per batch, as fast as possible (default: the workload's)")
+    add("--rows", type=int, help="rows per batch, as fast as possible (default: the workload's; "
+        "50000 in a suite)")  # fmt: skip
     add("--rate", type=int, help="arrivals per second instead: an open loop, for latency")
-    add("--batches", type=int, help="measured batches per store and repeat (default: 20)")
-    add("--warmup", type=int, help="batches per store that are run before and cut (default: 5)")
-    add("--rounds", type=int, default=5, help="turns into which the batches are cut (default: 5)")
+    add("--batches", type=int,
+        help="measured batches per store and repeat (default: 20; 8 in a suite)")  # fmt: skip
+    add("--warmup", type=int,
+        help="batches per store that are run first and cut (default: 5; 4 in a suite)")  # fmt: skip
+    add("--rounds", type=int,
+        help="turns into which the batches are cut (default: 5; 2 in a suite)")  # fmt: skip
     add("--trigger", type=float, help="seconds between batches of an open loop (default: 1)")
     add("--keys", type=int, help="different keys, where the workload has a choice")
     add("--partitions", type=int, help="shuffle partitions (default: the cores)")
@@ -132,7 +136,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """The plan of a command line; everything that can be wrong with it is told here."""
-    from tailrace.bench.plan import Plan, cores
+    from tailrace.bench.plan import ALONE, SUITE, Plan, cores
     from tailrace.bench.remote import Remote
     from tailrace.bench.stores import BenchError, chosen
 
@@ -164,15 +168,17 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
             "In a closed loop a batch starts when the one before it is over.",
             "Add --rate for an open loop, or leave --trigger out.",
         )
-    batches = arguments.batches if arguments.batches is not None else 20
+    usual = SUITE if arguments.suite and special is None else ALONE
+    batches = _given(arguments.batches, usual.batches)
+    rounds = _given(arguments.rounds, usual.rounds)
     return Plan(
-        jobs=_jobs(arguments, special),
+        jobs=_jobs(arguments, special, usual),
         stores=chosen([n.strip() for n in (stores or STORES).split(",") if n.strip()], baselines),
         batches=batches,
-        warmup=arguments.warmup if arguments.warmup is not None else 5,
-        rounds=min(arguments.rounds, batches) if batches > 0 else arguments.rounds,
+        warmup=_given(arguments.warmup, usual.warmup),
+        rounds=min(rounds, batches) if batches > 0 else rounds,
         repeat=arguments.repeat,
-        partitions=arguments.partitions if arguments.partitions is not None else cores(),
+        partitions=_given(arguments.partitions, cores()),
         cores=arguments.cores or cores(),
         memory=arguments.memory,
         seed=arguments.seed,
@@ -182,7 +188,11 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     )
 
 
-def _jobs(arguments: argparse.Namespace, special: str | None) -> tuple[Job, ...]:
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _jobs(arguments: argparse.Namespace, special: str | None, usual: Sizes) -> tuple[Job, ...]:
     from tailrace.bench import growth, misa
     from tailrace.bench.plan import job, option_pairs, workloads
 
@@ -201,11 +211,13 @@ def _jobs(arguments: argparse.Namespace, special: str | None) -> tuple[Job, ...]
         sizes = _numbers("--sizes", arguments.sizes) if arguments.sizes else growth.SIZES
         return growth.jobs(options, sizes, arguments.rows or growth.ROWS)
     trigger = arguments.trigger if arguments.trigger is not None else 1.0
+    rows = arguments.rows
+    if rows is None and arguments.rate is None:
+        rows = usual.rows
     return tuple(
         dataclasses.replace(made, trigger=trigger if arguments.rate is not None else 0.0)
         for made in (
-            job(workload, options, arguments.rows, arguments.rate, trigger, arguments.keys,
-                arguments.seed)
+            job(workload, options, rows, arguments.rate, trigger, arguments.keys, arguments.seed)
             for workload in workloads(arguments.workloads, arguments.suite)
         )
     )  # fmt: skip

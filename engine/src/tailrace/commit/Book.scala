@@ -11,6 +11,8 @@ trait HeldFile {
   def prepare(): Unit
   /** The one step that makes the file visible. */
   def publish(): Unit
+  /** Whether a file of this name is there: before we publish, it is another query's. */
+  def isTaken: Boolean = false
   /** Whether the file is there with our content: a step that seemed to fail may have been done. */
   def isPublished: Boolean
 }
@@ -59,6 +61,8 @@ private[commit] final class Book(val root: String) {
   var next: Long = 0L
   /** Batches whose `offsets` entry is still being written. */
   val offsetsPending = mutable.Set.empty[Long]
+  /** Offsets beyond `commits + 1` that were found when the run began and are still there. */
+  var dangling = Seq.empty[Long]
   var failure: Option[Refused] = None
   /** Whether the batch before committed stores through the ledger, so that the next one will, too. */
   var asynchronous = false

@@ -30,6 +30,7 @@ final class Ledger(work: Executor, retries: Retries) {
 
   private val books = mutable.Map.empty[String, Book]
   private val lostExecutors = mutable.Set.empty[String]
+  private var closed = false
 
   // ---- from Spark's log files, on the driver
 
@@ -38,14 +39,25 @@ final class Ledger(work: Executor, retries: Retries) {
    * call of a run the ledger begins to take its batches.
    */
   def listed(
-      root: String, run: String, committed: Long, packs: PackFiles, packsExist: Boolean): Unit =
+      root: String, run: String, committed: Long, dangling: Seq[Long], packs: PackFiles,
+      packsExist: Boolean): Unit =
     synchronized {
       val book = books.getOrElseUpdate(root, new Book(root))
       if (book.run != run && !book.endedRuns(run)) {
+        book.dangling = dangling
         book.beginRun(run, committed, packs, packsExist)
           .foreach(letGo(_, tooLate(BatchId(root, run, 0L))))
       }
     }
+
+  /** Offsets that an earlier run left and that are in the way of this batch's. */
+  def danglingAt(batch: BatchId): Seq[Long] = synchronized {
+    bookOf(batch.root, batch.run).map(_.dangling).filter(_.exists(_ <= batch.number)).getOrElse(Nil)
+  }
+
+  def danglingRemoved(batch: BatchId): Unit = synchronized {
+    bookOf(batch.root, batch.run).foreach(_.dangling = Nil)
+  }
 
   /** Whether batches of this run go through the ledger, as far as is known before they begin. */
   def isAsynchronous(root: String, run: String): Boolean = synchronized {
@@ -78,9 +90,10 @@ final class Ledger(work: Executor, retries: Retries) {
       book.offsetsPending += batch.number
       inBackground(book, batch) {
         Failpoint.pass("offset.before")
-        becomeVisible(held)
+        val repeated = becomeVisible(held)
         Failpoint.pass("offset.after")
         synchronized {
+          book.lastRetries += repeated
           book.offsetsPending -= batch.number
           openGate(book)
         }
@@ -91,6 +104,7 @@ final class Ledger(work: Executor, retries: Retries) {
   /** 2. All tasks of the batch are done. */
   def handOver(batch: BatchId, held: HeldFile): Unit = synchronized {
     verify(batch.root, batch.run)
+    if (closed) throw endedBefore(batch).asError
     val book = books(batch.root)
     val entry = book.batches(batch.number)
     entry.move(BatchState.Applied)
@@ -170,6 +184,12 @@ final class Ledger(work: Executor, retries: Retries) {
     }
     reached
   }
+
+  /**
+   * The session ends. What was handed over is still written; the executors of everything else are
+   * gone, so that it must not be published.
+   */
+  def close(): Unit = synchronized { closed = true }
 
   /** A run is over: what an unfinished batch of it has left to be written is let go. */
   def ended(run: String): Unit = synchronized {
@@ -313,14 +333,17 @@ final class Ledger(work: Executor, retries: Retries) {
   private def publish(
       batch: BatchId, packs: PackFiles, held: HeldFile, firstOfRun: Option[Set[String]]): Unit = {
     firstOfRun.foreach { written =>
+      // Whoever published the batch before us is alive, and its packs are not ours to tidy.
+      if (held.isTaken) throw new FileAlreadyExistsException(s"${held.name} exists already")
       retries(s"Tidying the packs of ${batch.root}")(
         packs.deleteOthers(batch.number + 1, written))
     }
     Failpoint.pass("publish.before")
-    becomeVisible(held)
+    val repeated = becomeVisible(held)
     Failpoint.pass("publish.after")
     synchronized {
       bookOf(batch.root, batch.run).foreach { book =>
+        book.lastRetries += repeated
         book.batches.remove(batch.number).foreach(published(book, _))
       }
       notifyAll()
@@ -328,7 +351,7 @@ final class Ledger(work: Executor, retries: Retries) {
   }
 
   /** A step that seemed to fail may have been done: from the second attempt on, look first. */
-  private def becomeVisible(held: HeldFile): Unit = {
+  private def becomeVisible(held: HeldFile): Int = {
     var attempts = 0
     retries(s"Writing ${held.name}") {
       attempts += 1
@@ -345,7 +368,7 @@ final class Ledger(work: Executor, retries: Retries) {
       .flatMap(_.waitingAtGate.map(_._1).minOption).fold(0L)(now - _)
     val took = now - entry.appliedNanos
     book.lastHiddenMillis = (took - waited) / 1000000L
-    book.lastRetries = entry.retries
+    book.lastRetries += entry.retries
     warnIfSlow(book, took, waited)
     openGate(book)
   }
@@ -423,6 +446,11 @@ final class Ledger(work: Executor, retries: Retries) {
     s"A task wants to commit state of batch ${batch.number} of ${batch.root}, which is over.",
     "It is an earlier attempt that was not noticed to have been given up, or the query was stopped.",
     "Nothing has to be done: the attempt that counts has committed.")
+
+  private def endedBefore(batch: BatchId): Refused = Refused(
+    s"The Spark session was stopped before batch ${batch.number} of ${batch.root} was over.",
+    "Its state cannot be written any more.",
+    "Restart the query: it goes on from the last published batch and runs this one again.")
 
   private def notWritten(problem: String, because: String): Refused = Refused(problem, because,
     "Check free space, quota, permissions and reachability of the checkpoint location, then " +

@@ -24,6 +24,8 @@ final class HeldLogFile(manager: CheckpointFileManager, path: Path, bytes: Array
     temporary.becomeVisible()
   }
 
+  override def isTaken: Boolean = manager.exists(path)
+
   override def isPublished: Boolean = manager.exists(path) && {
     val stream = manager.open(path)
     try java.util.Arrays.equals(stream.readAllBytes(), bytes) finally stream.close()

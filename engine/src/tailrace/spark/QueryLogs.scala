@@ -20,14 +20,15 @@ import tailrace.faults.{Failpoint, Rule}
  *    only after batch N-1 is published, because Spark tells the source right after.
  *  - Whoever reads either log first waits for what is pending.
  *  - Offsets beyond `commits + 1` are of a batch that has shown no output. Nobody sees them, and
- *    the query that starts on the checkpoint removes them.
+ *    the query that goes on from there removes them once the batch before them is published.
  *
  * Where no store of the query is asynchronous, both logs are written as Spark writes them.
  */
 private[spark] final class QueryLogs(below: CheckpointFileManager, conf: Configuration) {
   import QueryLogs._
 
-  private def ledger: Option[Ledger] = CommitServices.ledger
+  /** The one of the session in which the query was started, also when that has ended. */
+  private val ledger: Option[Ledger] = CommitServices.ledger
 
   // ---- writing
 
@@ -99,19 +100,35 @@ private[spark] final class QueryLogs(below: CheckpointFileManager, conf: Configu
     val (visible, dangling) =
       if (!packsExist || !Rule.RemoveDanglingOffsets.isOn) (found, Array.empty[FileStatus])
       else found.partition(status => numberOf(status.getPath).forall(_ <= committed + 1))
-    owner.foreach { query =>
-      dangling.foreach { status =>
-        log.info(s"${status.getPath} is of a batch that has shown no output; it is removed.")
-        below.delete(status.getPath)
-      }
-      ledger.foreach(_.listed(root, query.run, committed, packs, packsExist))
+    for (query <- owner; ledger <- this.ledger) {
+      val left = dangling.flatMap(status => numberOf(status.getPath)).toSeq
+      ledger.listed(root, query.run, committed, left, packs, packsExist)
     }
     visible
   }
 
   /** Spark asks whether an entry exists before it writes it; on a remote system that costs a trip. */
   def knownToBeNew(path: Path): Boolean = isEntry(path) && inQuery(path).exists {
-    case (ledger, _, batch) => ledger.isNew(batch)
+    case (ledger, _, batch) =>
+      if (path.getParent.getName == Offsets) removeDangling(ledger, batch, path.getParent)
+      ledger.isNew(batch)
+  }
+
+  /**
+   * Offsets beyond `commits + 1` make way for those of a new plan only when this query has published
+   * the batch before them. Whoever wrote them may be alive; but then it cannot publish that batch
+   * any more, and will never show what they stand for.
+   */
+  private def removeDangling(ledger: Ledger, batch: BatchId, folder: Path): Unit = {
+    val dangling = ledger.danglingAt(batch)
+    if (dangling.nonEmpty) {
+      ledger.awaitPublished(batch.copy(number = batch.number - 1))
+      dangling.foreach { number =>
+        log.info(s"$folder/$number is of a batch that has shown no output; it is removed.")
+        below.delete(new Path(folder, number.toString))
+      }
+      ledger.danglingRemoved(batch)
+    }
   }
 
   /** An entry that is still on its way is waited for. */

@@ -40,6 +40,7 @@ private object TailracePlugin {
 
     override def shutdown(): Unit = {
       try {
+        CommitServices.ledger.foreach(_.close())
         CommitServices.ledger.toSeq.flatMap(_.awaitQuietBelow(null, PatienceMillis))
           .foreach(left => log.error(s"${left.problem} Cause: ${left.because} ${left.remedy}"))
       } catch {

@@ -22,7 +22,7 @@ mpl.use("Agg")
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tailrace.bench.report.text import OWN, Result, Run, label, runs, stores
+from tailrace.bench.report.text import OWN, Result, Run, label, own_ratio, runs, stores
 from tailrace.bench.statistics import latency_pairs
 
 COLOURS = {
@@ -67,7 +67,7 @@ def draw(results: Sequence[Result]) -> dict[str, bytes]:
     present = list(runs(results))
     with mpl.rc_context(_STYLE):
         drawn = {"throughput": throughput(present)}
-        if any(_own_ratio(run) for run in present):
+        if any(own_ratio(run, "better_rocksdb") for run in present):
             drawn["ratios"] = ratios(present)
         if len([run for run in present if "state_rows" in run["parameters"]]) > 1:
             drawn["growth"] = growth(present)
@@ -178,7 +178,7 @@ def throughput(present: Sequence[Run]) -> bytes:
 
 def ratios(present: Sequence[Run]) -> bytes:
     """How many times as fast tailrace is as the better RocksDB setting, with the spread."""
-    found = [(run, ratio) for run in present if (ratio := _own_ratio(run))]
+    found = [(run, ratio) for run in present if (ratio := own_ratio(run, "better_rocksdb"))]
     figure, axes = _figure(8.2, 1.1 + 0.36 * len(found))
     for place, (_, ratio) in enumerate(found):
         axes.plot([ratio["min"], ratio["max"]], [place, place], color="#7FB3D5", linewidth=5,
@@ -226,13 +226,6 @@ def stores_order(name: str) -> int:
     from tailrace.bench.report.text import ORDER
 
     return ORDER.index(name)
-
-
-def _own_ratio(run: Run) -> Mapping[str, Any] | None:
-    found: Mapping[str, Any] | None = (
-        run["ratios"].get("better_rocksdb", {}).get("stores", {}).get(OWN)
-    )
-    return found
 
 
 def _mean_part(run: Run, name: str, part: str) -> float:

@@ -18,8 +18,10 @@ from tailrace.bench.report.text import (
     REFERENCE_TITLES,
     Result,
     Run,
+    disturbed,
     headline,
     label,
+    not_faster,
     runs,
     seconds,
     size,
@@ -108,6 +110,8 @@ def _warnings(results: Sequence[Result], present: Sequence[Run]) -> list[str]:
             "Only one of the two RocksDB settings was run in part of the workloads: the better one "
             "there is that one."
         )
+    if other := disturbed(results):
+        found.append(other)
     busy = [result["environment"] for result in results]
     if any((each["load_before"] or 0) > each["cores"] for each in busy):
         found.append(
@@ -126,6 +130,9 @@ def _findings(present: Sequence[Run]) -> str:
         f'<li class="{"unsure" if "Not stable" in text else "sure"}">{escape(text)}</li>'
         for text in map(headline, present)
     )
+    slow = not_faster(present)
+    if slow:
+        items += f'<li class="unsure">{escape(slow)}</li>'
     return f'<ul class="findings">{items}</ul>'
 
 

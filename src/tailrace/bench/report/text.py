@@ -17,6 +17,10 @@ Run = Mapping[str, Any]
 
 OWN = "tailrace"
 ORDER = ("rocksdb", "rocksdb-changelog", "hdfs", "zstream", "async-checkpoint", "tailrace", "none")
+NOT_FASTER = 1.1
+"""Below this, tailrace is said not to be faster: it is within what a machine's noise can do."""
+OTHER_WORK = 0.1
+"""The share of the machine's cores above which other work is said to have disturbed a run."""
 REFERENCE_TITLES = {
     "better_rocksdb": "the better RocksDB setting",
     "best_of_spark": "the best of Spark's stores",
@@ -58,10 +62,19 @@ def times(ratio: Mapping[str, Any]) -> str:
     return f"{ratio['median']:.2f}x ({ratio['min']:.2f}-{ratio['max']:.2f}){mark}"
 
 
+def own_ratio(run: Run, reference: str) -> Mapping[str, Any] | None:
+    """tailrace against this reference, if both were run."""
+    found: Mapping[str, Any] | None = run["ratios"].get(reference, {}).get("stores", {}).get(OWN)
+    return found
+
+
+def reference_title(run: Run, reference: str) -> str:
+    return str(run["stores"][run["ratios"][reference]["reference"]]["title"])
+
+
 def headline(run: Run) -> str:
-    """The one sentence about a run."""
-    compared = run["ratios"].get("better_rocksdb", {})
-    ratio = compared.get("stores", {}).get(OWN)
+    """What a run shows, against the better RocksDB setting and the best of Spark's stores."""
+    ratio = own_ratio(run, "better_rocksdb")
     if ratio is None:
         fastest = min(
             (name for name in run["stores"] if not run["stores"][name]["floor"]),
@@ -75,7 +88,7 @@ def headline(run: Run) -> str:
     factor = ratio["median"] if faster else 1 / ratio["median"]
     low, high = sorted((ratio["min"], ratio["max"]) if faster else
                        (1 / ratio["min"], 1 / ratio["max"]))  # fmt: skip
-    rival = run["stores"][compared["reference"]]["title"]
+    rival = reference_title(run, "better_rocksdb")
     if factor < 1.05:
         verdict = f"tailrace and {rival} take the same time within 5 %"
     else:
@@ -84,6 +97,32 @@ def headline(run: Run) -> str:
     return (
         f"{label(run)}: {verdict} (median {ratio['of']}; {low:.2f} to {high:.2f} over {parts})."
         + ("" if ratio["stable"] else f" Not stable: the {parts} differ by more than 15 %.")
+        + _best_of_spark(run)
+    )
+
+
+def _best_of_spark(run: Run) -> str:
+    """Where another store of Spark is faster than RocksDB, that one is the rival too."""
+    best, ratio = run["ratios"].get("best_of_spark", {}), own_ratio(run, "best_of_spark")
+    if ratio is None or best["reference"] == run["ratios"]["better_rocksdb"]["reference"]:
+        return ""
+    return (
+        f" The best of Spark's stores is {reference_title(run, 'best_of_spark')}: {times(ratio)}."
+    )
+
+
+def not_faster(present: Sequence[Run]) -> str:
+    """Where tailrace gains nothing, in one sentence; empty if there is no such workload."""
+    found = []
+    for run in present:
+        ratio = own_ratio(run, "best_of_spark")
+        if ratio is not None and ratio["median"] < NOT_FASTER:
+            found.append(f"{label(run)} ({reference_title(run, 'best_of_spark')}: {times(ratio)})")
+    if not found:
+        return ""
+    return (
+        f"Not faster than the best of Spark's stores, or by less than {NOT_FASTER - 1:.0%}: "
+        f"{'; '.join(found)}."
     )
 
 
@@ -108,6 +147,8 @@ def conclusion(result: Result) -> str:
             lines.append("  THE STORES DO NOT AGREE: see results.differences in the file.")
         elif run["results"]["checked"]:
             lines.append(f"  Results agree over {run['results']['batches']} batches.")
+    for note in (not_faster(list(runs([result]))), disturbed([result])):
+        lines += ["", note] if note else []
     if result["interrupted"]:
         lines += ["", "The run was interrupted: this is what was measured until then."]
     return "\n".join(lines).strip("\n")
@@ -119,32 +160,58 @@ def markdown(results: Sequence[Result]) -> str:
     columns = [name for name in ORDER if any(name in run["stores"] for run in present)]
     titles = {name: run["stores"][name]["title"] for run in present for name in run["stores"]}
     head = ["workload", *(titles[name] for name in columns), "against the better RocksDB"]
-    lines = [" | ".join(head), " | ".join(["---", *["---:"] * (len(columns) + 1)])]
+    others = any(_more_than_rocksdb(run) for run in present)
+    if others:
+        head.append("against the best of Spark's")
+    lines = [" | ".join(head), " | ".join(["---", *["---:"] * (len(head) - 1)])]
     for run in present:
         cells = [label(run)]
         for name in columns:
             store = run["stores"].get(name)
             cells.append(seconds(store["summary"]["batch_seconds"]["p50"]) if store else "")
-        ratio = run["ratios"].get("better_rocksdb", {}).get("stores", {}).get(OWN)
-        cells.append(times(ratio) if ratio else "")
+        for reference in ("better_rocksdb", "best_of_spark")[: 1 + others]:
+            ratio = own_ratio(run, reference)
+            cells.append(times(ratio) if ratio else "")
         lines.append(" | ".join(cells))
     table = "\n".join(f"| {line} |" for line in lines)
-    return f"{table}\n\n{footnote(results[0])}\n"
+    notes = (not_faster(present), disturbed(results), footnote(results[0]))
+    return "\n\n".join([table, *filter(None, notes)]) + "\n"
+
+
+def _more_than_rocksdb(run: Run) -> bool:
+    found = run["ratios"]
+    return len(found.get("best_of_spark", {}).get("chosen_from", ())) > len(
+        found.get("better_rocksdb", {}).get("chosen_from", ())
+    )
+
+
+def disturbed(results: Sequence[Result]) -> str:
+    """Whether other work ran on the machine; empty if not, or if it is not known."""
+    shares = [result["environment"].get("other_work_share") or 0 for result in results]
+    if max(shares) <= OTHER_WORK:
+        return ""
+    return (
+        f"Other work used up to {max(shares):.0%} of the machine's cores during a run: its times "
+        "are too long, and its ratios spread. Ratios are of batches taken in turns."
+    )
 
 
 def footnote(result: Result) -> str:
     """What the figures are, and where they were measured."""
     found, settings = result["environment"], result["settings"]
     remote = settings["remote"]
+    sizes = {run["rows_per_batch"] for run in runs([result])}
+    rows = f"{sizes.pop():,} rows a batch, " if len(sizes) == 1 and None not in sizes else ""
     where = f"{found['processor'] or 'unknown processor'}, {found['cores']} cores"
     if found["memory_bytes"]:
         where += f", {found['memory_bytes'] / 2**30:.0f} GiB"
     return (
-        "Median time of a batch; in the last column how many times as fast tailrace is (in an open "
+        "Median time of a batch; then how many times as fast tailrace is (in an open "
         "loop, by the latency of events), with the range over "
         f"{'repeats' if settings['repeat'] > 1 else 'rounds'} (! where these differ by "
-        f"more than 15 %). All stores in turns in one JVM; {settings['warmup_batches_cut']} "
-        f"warm-up batches per store cut. {where}; {found['os']}; {found['java']}; Spark "
+        f"more than 15 %). {rows}{settings['batches'] * settings['repeat']} batches per store, "
+        f"after {settings['warmup_batches_cut']} of warm-up, which are cut; all stores in turns in "
+        f"one JVM. {where}; {found['os']}; {found['java']}; Spark "
         f"{found['spark']}; tailrace {found['tailrace']}."
         + (
             f" Checkpoint behind a simulated line: {remote['rtt_ms']:g} ms round trip, "

@@ -1,0 +1,1 @@
+"""Kills by the hundred; run by `make chaos`, not by pytest."""

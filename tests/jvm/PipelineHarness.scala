@@ -1,0 +1,234 @@
+/*
+ * Problem: the pipeline's promises are about what happens when a file system, a driver or a thread
+ * fails; none of them fails when a test wants it to.
+ * Answer: the real pipeline with its real threads, between a ledger and a target that obey. Orders
+ * are given when the test says so, uploads fail as often as it says.
+ * Invariant: nothing waits for a clock but the pipeline's own watchdog: retries record their pauses
+ * instead of sleeping.
+ */
+package org.apache.spark.sql.tailrace.testing
+
+import java.io.{ByteArrayOutputStream, FileNotFoundException, InputStream, IOException}
+import java.io.OutputStream
+import java.util.concurrent.{CompletableFuture, ConcurrentHashMap, CountDownLatch}
+import java.util.concurrent.atomic.{AtomicInteger, AtomicReference}
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.JsonNode
+
+import tailrace.commit._
+import tailrace.commit.Messages._
+import tailrace.faults.{Failpoint, Rule}
+import tailrace.files.StateFolder
+import tailrace.metrics.BatchMeter
+
+class PipelineHarness extends Operations {
+  private val worlds = mutable.Map.empty[String, PipelineWorld]
+
+  override protected def execute(operation: JsonNode): JsonNode = {
+    val name = operation.path("op").asText()
+    def world: String = operation.path("pipeline").asText()
+    name match {
+      case "new" =>
+        worlds(world) = new PipelineWorld
+        RowCodec.nodes.nullNode()
+      case "drop" =>
+        worlds.remove(world)
+        RowCodec.nodes.nullNode()
+      case "arm" =>
+        Failpoint.arm(operation.path("points").asText())
+        RowCodec.nodes.nullNode()
+      case "pass" =>
+        Failpoint.pass(operation.path("point").asText())
+        RowCodec.nodes.nullNode()
+      case "retry" => retry(operation)
+      case _ => worlds(world).execute(name, operation)
+    }
+  }
+
+  /** A step that fails so many times, repeated: the pauses between, and the number returned. */
+  private def retry(operation: JsonNode): JsonNode = {
+    val result = RowCodec.nodes.objectNode()
+    val pauses = result.putArray("pauses")
+    val left = new AtomicInteger(operation.path("failures").asInt())
+    val retries = new Retries(operation.path("patience").asLong(), pause => pauses.add(pause))
+    try {
+      result.put("repeated", retries("The step") {
+        if (left.getAndDecrement() > 0) throw PipelineHarness.failure(operation.path("with").asText())
+      })
+    } catch {
+      case error: Exception => result.set[JsonNode]("error", Operations.describe(error))
+    }
+    result
+  }
+}
+
+/** Passes a failpoint and asks a rule in a process of its own, which reads them from its environment. */
+object EnvironmentProbe {
+  def main(arguments: Array[String]): Unit = {
+    Failpoint.pass("probe")
+    println(s"rule 1 is ${if (Rule.PublishAfterDurable.isOn) "on" else "off"}")
+  }
+}
+
+private[testing] object PipelineHarness {
+  def failure(kind: String): Exception = kind match {
+    case "exists" => new org.apache.hadoop.fs.FileAlreadyExistsException("somebody else's")
+    case "bug" => new IllegalStateException("not a matter of the file system")
+    case _ => new IOException("no answer")
+  }
+}
+
+private final class PipelineWorld {
+  import RowCodec.nodes
+
+  private val recorder = new Recorder
+  private val calls = new Calls
+  private val ordersFor = new ConcurrentHashMap[BatchId, CompletableFuture[Orders]]
+  private val uploadsToFail = new AtomicInteger
+  private val held = new AtomicReference(new CountDownLatch(0))
+  @volatile private var driverAnswers = true
+  private val pipeline = new Pipeline(() => new Link(""))
+
+  def execute(name: String, operation: JsonNode): JsonNode = {
+    def text(field: String): String = operation.path(field).asText()
+    def batch: BatchId = BatchId("/root", text("query"), operation.path("batch").asLong())
+    name match {
+      case "submit" =>
+        val part = sealedBatch(operation)
+        val retries = new Retries(operation.path("patience").asLong(1000),
+          pause => recorder.add("pause")(_.put("millis", pause)))
+        val limit = operation.path("limit").asLong()
+        calls.start(text("call"))(nodes.numberNode(
+          pipeline.submit(batch, part, new Target(batch), limit, retries)))
+        nodes.nullNode()
+      case "commit" =>
+        val part = sealedBatch(operation)
+        val retries = new Retries(1000, _ => ())
+        calls.start(text("call")) {
+          new AsynchronousCommitter(
+            batch.root, batch.run, part.store, named = false, new Link(text("answer")), pipeline,
+            new Folder, new Target(batch), operation.path("limit").asLong(), retries, new Otherwise)
+            .commit(part, new BatchMeter)
+          nodes.nullNode()
+        }
+        nodes.nullNode()
+      case "orders" =>
+        orders(batch).complete(Write(operation.path("stores").elements().asScala
+          .map(at => StoreAt(at.get(0).asText(), at.get(1).asLong())).toSeq))
+        nodes.nullNode()
+      case "discard" =>
+        orders(batch).complete(Discard)
+        nodes.nullNode()
+      case "fail_uploads" =>
+        uploadsToFail.set(operation.path("times").asInt())
+        nodes.nullNode()
+      case "hold_uploads" =>
+        held.set(new CountDownLatch(1))
+        nodes.nullNode()
+      case "release_uploads" =>
+        held.get().countDown()
+        nodes.nullNode()
+      case "driver_answers" =>
+        driverAnswers = operation.path("answers").asBoolean()
+        nodes.nullNode()
+      case "events" => recorder.take()
+      case "is_idle" => nodes.booleanNode(pipeline.awaitIdle(operation.path("millis").asLong()))
+      case "waits" => nodes.booleanNode(calls.waits(text("call")))
+      case "result" => calls.result(text("call"))
+    }
+  }
+
+  private def sealedBatch(operation: JsonNode): SealedBatch = {
+    val bytes = new Chunks
+    bytes.write(operation.path("bytes").asText().getBytes("UTF-8"))
+    SealedBatch(operation.path("store").asText(), operation.path("batch").asLong() + 1,
+      operation.path("lineage").asLong(), 0L, 1L, bytes)
+  }
+
+  private def orders(batch: BatchId): CompletableFuture[Orders] =
+    ordersFor.computeIfAbsent(batch, _ => new CompletableFuture[Orders])
+
+  /** @param answer what a task that enters comes to */
+  private final class Link(answer: String) extends LedgerLink {
+    override def executor: String = "executor"
+
+    override def awaitOrders(batch: BatchId): Orders = {
+      recorder.add("asks for orders")(_.put("query", batch.run).put("batch", batch.number))
+      orders(batch).get()
+    }
+
+    override def durable(
+        batch: BatchId, pack: String, stores: Seq[StoreAt], retries: Int): Unit = {
+      recorder.add("durable") { event =>
+        val list = event.put("query", batch.run).put("batch", batch.number).put("pack", pack)
+          .put("retries", retries).putArray("stores")
+        stores.foreach(at => list.addArray().add(at.store).add(at.lineage))
+      }
+    }
+
+    override def notWritten(batch: BatchId, problem: String, because: String): Unit = {
+      recorder.add("not written")(_.put("query", batch.run).put("batch", batch.number)
+        .put("problem", problem).put("because", because))
+      if (!driverAnswers) throw new IllegalStateException("the driver does not answer")
+    }
+
+    override def enter(message: Enter): Entry = {
+      recorder.add("enters")(_.put("query", message.batch.run).put("batch", message.batch.number))
+      answer match {
+        case "proceed" => Proceed(0, 0, 0)
+        case "be synchronous" => BeSynchronous
+        case "refused" => Refused("It is over.", "It came too late.", "Nothing.")
+        case "cancelled" => throw new InterruptedException("the task was cancelled")
+      }
+    }
+
+    override def awaitGate(batch: BatchId): Entry = unused
+    override def awaitDurable(root: String, batch: Long): Unit = unused
+    override def oldestNeeded(root: String, store: String, version: Long): Unit = unused
+
+    private def unused: Nothing = throw new IllegalStateException("a pipeline does not ask this")
+  }
+
+  /** A commit that has to be durable at once. */
+  private final class Otherwise extends Committer {
+    override def commit(batch: SealedBatch, meter: BatchMeter): Unit =
+      recorder.add("written at once")(_.put("store", batch.store))
+    override def awaitGate(version: Long): Unit = {}
+    override def awaitDurable(version: Long): Unit = {}
+    override def oldestNeeded(version: Long): Unit = {}
+  }
+
+  private final class Folder extends StateFolder {
+    override def path: String = "/root/state/0/0"
+    override def list(): Seq[StateFolder.Entry] = Nil
+    override def make(): Unit = {}
+    override def open(name: String): InputStream = throw new FileNotFoundException(name)
+    override def write(name: String)(body: OutputStream => Unit): Long = 0L
+    override def delete(name: String): Unit = {}
+  }
+
+  private final class Target(batch: BatchId) extends PackTarget {
+    override def nameOf(pack: String): String = s"/root/state/tailrace/$pack"
+
+    override def writeLocal(pack: SealedPack): Unit = recorder.add("local copy")(
+      _.put("query", batch.run).put("batch", batch.number).put("pack", pack.name))
+
+    override def upload(pack: SealedPack): Unit = {
+      if (uploadsToFail.getAndUpdate(left => math.max(left - 1, 0)) > 0) {
+        recorder.add("upload fails")(_.put("batch", batch.number))
+        throw new IOException("no answer")
+      }
+      held.get().await()
+      val bytes = new ByteArrayOutputStream
+      pack.writeTo(bytes)
+      recorder.add("upload") { event =>
+        val list = event.put("query", batch.run).put("batch", batch.number).put("pack", pack.name)
+          .put("length", pack.length).put("bytes", bytes.toByteArray).putArray("stores")
+        pack.header.entries.foreach(entry => list.addArray().add(entry.store).add(entry.lineage))
+      }
+    }
+  }
+}
