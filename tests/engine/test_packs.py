@@ -159,7 +159,6 @@ def test_a_batch_is_one_file_whatever_the_number_of_its_stores(
     assert own == [], "the stores' own folders have snapshots only"
 
 
-@pytest.mark.xfail(reason="CheckpointFolder.make lets the bare error through", strict=True)
 def test_a_folder_that_cannot_be_made_is_named(
     queries: QueryHarness, open_provider: Opener
 ) -> None:

@@ -2,8 +2,7 @@
 
 Problem: a protocol is only as good as the rules that are in force, and a test that passes with a
 rule says nothing about the rule unless it fails without it.
-Answer: support/rule_scenarios.py, a scenario per rule, run with the rule and without it. Rule 7 wants
-executors of their own: test_lost_executor.py.
+Answer: support/rule_scenarios.py, a scenario per rule, run with the rule and without it.
 Invariant: without the rule the scenario shows exactly the damage that the rule is there to prevent.
 """
 

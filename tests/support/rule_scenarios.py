@@ -1,4 +1,4 @@
-"""A scenario for each rule of the commit protocol: right with the rule, seen to be wrong without it.
+"""A scenario for each rule of the commit protocol: right with the rule, wrong without it.
 
 Problem: a rule that is never missed may be missing already.
 Answer: the same function runs twice: with all rules in the tests' own session, and in a process of

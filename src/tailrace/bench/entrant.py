@@ -22,6 +22,8 @@ from tailrace.bench.plan import Job, Plan
 from tailrace.bench.progress import batch_row, digest
 from tailrace.bench.remote import LineMeter
 from tailrace.bench.stores import BenchError, Store, session_for
+from tailrace.errors import TailraceError
+from tailrace.session import drain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +50,7 @@ class Entrant:
         self.loop = loop
         self.rows: list[dict[str, Any]] = []
         self.digests: dict[int, list[int]] = {}
+        self._spark = spark
         self._folder = folder
         self._meters = Meters(spark)
         self._files = FileLedger(folder)
@@ -123,6 +126,8 @@ class Entrant:
     def close(self) -> None:
         with contextlib.suppress(Exception):  # a query that failed is already stopped
             self._query.stop()
+        with contextlib.suppress(TailraceError):  # nothing may be on its way into the folder
+            drain(self._spark, query=self._query)
         self._gate.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

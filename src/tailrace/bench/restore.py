@@ -31,6 +31,7 @@ from tailrace.bench.growth import PreloadedKeys
 from tailrace.bench.screen import Screen
 from tailrace.bench.stores import BenchError, Store, session_for
 from tailrace.bench.workloads import WORKLOADS
+from tailrace.session import drain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +72,7 @@ class Restartable:
         for _ in range(5):
             self._let_through(query, self.rows)
         query.stop()
+        drain(self.spark, query=query)
 
     def restart(self) -> float:
         """Starts the query, runs one batch and stops it again."""
@@ -81,6 +83,7 @@ class Restartable:
         progress: Any = query._jsq.lastProgress()
         state = json.loads(progress.json())["stateOperators"][0]
         query.stop()
+        drain(self.spark, query=query)
         if state["numRowsTotal"] != self.keys:
             raise BenchError(
                 f"{self.store.title} came back with {state['numRowsTotal']:,} rows of state.",

@@ -54,7 +54,9 @@ final class CheckpointFolder(location: Path, conf: Configuration, copies: Option
 
   override def make(): Unit = synchronized {
     if (!made) {
-      if (!manager.exists(location)) manager.mkdirs(location)
+      try if (!manager.exists(location)) manager.mkdirs(location) catch {
+        case error: IOException => throw new WriteFailed(path, error)
+      }
       made = true
     }
   }

@@ -33,6 +33,7 @@ from tailrace.bench.events.base import SILENCE_SECONDS, START_MICROS
 from tailrace.bench.workloads.base import QueryOptions, Workload
 from tailrace.bench.workloads.recorded import SECOND, Recorded, Row, tuples
 from tailrace.errors import OptionError, TailraceError
+from tailrace.session import drain
 
 CLOSING_BATCHES = 2
 """One has the first events after the silence, one sees the watermark that they moved."""
@@ -185,6 +186,9 @@ def _run(frame: DataFrame, workload: Workload, collector: _Collector) -> frozens
             reports = query.recentProgress
         finally:
             _stop(query, collector)
+            # The folder is deleted next: nothing may be on its way into it.
+            with contextlib.suppress(TailraceError):
+                drain(frame.sparkSession, query=query)
     return frozenset(
         name
         for report in reports
