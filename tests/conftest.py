@@ -15,7 +15,28 @@ import tailrace
 __all__ = ["faults", "harness", "harness_classes", "open_provider"]
 
 
+# `make test` leaves these to `make test-long`: repetitions of what shorter tests show, and programs
+# that start Spark several times.
+LONG = (
+    ("tests/contract/", "[rocksdb-changelog"),
+    ("tests/e2e/test_joins.py", "restart_each"),
+    ("tests/e2e/test_windows.py", "restart_each"),
+    ("tests/e2e/test_group_state.py", "restart_each"),
+    ("tests/faults/test_rules.py", "[1]"),
+    ("tests/faults/test_rules.py", "[4]"),
+    ("tests/faults/test_rules.py", "[5]"),
+    ("tests/faults/test_rules.py", "[6]"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(path in item.nodeid and name in item.nodeid for path, name in LONG):
+            item.add_marker("long")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: left to make test-long")
     config.addinivalue_line("markers", "needs(*capabilities): what a store must be able to do")
     config.addinivalue_line("markers", "lacks(capability): runs on the stores that cannot do it")
 

@@ -52,11 +52,13 @@ final class CheckpointFolder(location: Path, conf: Configuration, copies: Option
 
   override def delete(name: String): Unit = manager.delete(new Path(location, name))
 
-  override def make(): Unit = synchronized {
+  override def make(): Unit = try makeFolder() catch {
+    case error: IOException => throw new WriteFailed(path, error)
+  }
+
+  private def makeFolder(): Unit = synchronized {
     if (!made) {
-      try if (!manager.exists(location)) manager.mkdirs(location) catch {
-        case error: IOException => throw new WriteFailed(path, error)
-      }
+      if (!manager.exists(location)) manager.mkdirs(location)
       made = true
     }
   }
@@ -66,7 +68,7 @@ final class CheckpointFolder(location: Path, conf: Configuration, copies: Option
 
   private def writeHere(name: String)(body: OutputStream => Unit): Long = {
     try {
-      make()
+      makeFolder()
       val stream = manager.createAtomic(new Path(location, name), overwriteIfPossible = true)
       var complete = false
       try {
