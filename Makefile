@@ -28,7 +28,7 @@ demo: engine  ## tailrace beside RocksDB, in under two minutes
 test: lint engine  ## lint, then all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
 
-test-long: engine  ## the tests that make test leaves out (about 6 minutes)
+test-long: engine  ## the tests that make test leaves out (about 10 minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 # CHAOS_KILLS=20 make chaos: a short one. TAILRACE_SEED=n draws the same kills again.

@@ -19,13 +19,14 @@ __all__ = ["faults", "harness", "harness_classes", "open_provider"]
 # that start Spark several times.
 LONG = (
     ("tests/contract/", "[rocksdb-changelog"),
-    ("tests/e2e/test_joins.py", "restart_each"),
-    ("tests/e2e/test_windows.py", "restart_each"),
-    ("tests/e2e/test_group_state.py", "restart_each"),
-    ("tests/faults/test_rules.py", "[1]"),
-    ("tests/faults/test_rules.py", "[4]"),
-    ("tests/faults/test_rules.py", "[5]"),
-    ("tests/faults/test_rules.py", "[6]"),
+    ("tests/e2e/", "restart_each"),
+    ("tests/e2e/test_joins.py", "format_3"),
+    ("tests/e2e/test_joins.py", "format_4"),
+    ("tests/e2e/test_leaving.py", ""),
+    ("tests/faults/test_rules.py", ""),
+    ("tests/faults/test_kill_referee.py", ""),
+    ("tests/faults/test_kills.py", "session/file/python"),
+    ("tests/model/", "test_few_retained_versions"),
 )
 
 
