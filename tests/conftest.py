@@ -20,6 +20,7 @@ __all__ = ["faults", "harness", "harness_classes", "open_provider"]
 LONG = (
     ("tests/contract/", "[rocksdb-changelog"),
     ("tests/e2e/", "restart_each"),
+    ("tests/e2e/test_execution.py", "[full_join]"),
     ("tests/e2e/test_joins.py", "format_3"),
     ("tests/e2e/test_joins.py", "format_4"),
     ("tests/e2e/test_leaving.py", ""),
