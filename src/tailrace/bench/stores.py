@@ -120,7 +120,8 @@ ASYNC_CHECKPOINT = Store(
 )
 
 STORES = {
-    store.name: store for store in (ROCKSDB, ROCKSDB_CHANGELOG, HDFS, TAILRACE, TAILRACE_SYNC, NONE)
+    store.name: store
+    for store in (ROCKSDB, ROCKSDB_CHANGELOG, HDFS, TAILRACE, TAILRACE_SYNC, TAILRACE_LOCAL, NONE)
 }
 BASELINES = {store.name: store for store in (ZSTREAM, ASYNC_CHECKPOINT)}
 
