@@ -7,6 +7,7 @@ Every stateful query of this session then runs on tailrace.
 
 from tailrace._version import __version__
 from tailrace.errors import TailraceError
+from tailrace.explain import classify, explain
 from tailrace.options import Options
 from tailrace.session import configure, confs, drain, jar
 from tailrace.supervise import supervise
@@ -15,9 +16,11 @@ __all__ = [
     "Options",
     "TailraceError",
     "__version__",
+    "classify",
     "configure",
     "confs",
     "drain",
+    "explain",
     "jar",
     "supervise",
 ]

@@ -17,7 +17,7 @@ from tailrace._version import __version__
 from tailrace.errors import SessionError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -50,6 +50,22 @@ class Engine:
             return []
         failure = refused.get()
         return [failure.problem(), failure.because(), failure.remedy()]
+
+    def explain_query(self, query: StreamingQuery) -> list[list[str]]:
+        """The classifier's rows for the last batch of a query."""
+        plan = self._plans.ofQuery(query._jsq)
+        return [] if plan.isEmpty() else self._explained(plan.get())
+
+    def explain_frame(self, frame: DataFrame, output_mode: str) -> list[list[str]]:
+        """The classifier's rows for a streaming DataFrame that was not started."""
+        return self._explained(self._plans.ofFrame(frame._jdf, output_mode))
+
+    @property
+    def _plans(self) -> Any:
+        return self._jvm.org.apache.spark.sql.tailrace.StreamingPlan
+
+    def _explained(self, plan: Any) -> list[list[str]]:
+        return [list(row) for row in self.classes.semantics.Explanation.of(plan)]
 
 
 def engine(spark: SparkSession) -> Engine:

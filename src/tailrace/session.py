@@ -4,9 +4,8 @@ Problem: a state store needs a conf, a jar on the class path of driver and execu
 matching Spark; each can be got wrong in a way that shows only when the first query fails.
 Answer: `configure` does all of it on a `SparkSession.builder`, and refuses early and clearly
 where it cannot be done.
-Invariant: what the user had set on the builder stays set. Jars and plugins are added to, never
-replaced;
-an option goes before a conf, a conf before a default.
+Invariant: what the user had set on the builder stays set. Jars, plugins and extensions are added
+to, never replaced; an option goes before a conf, a conf before a default.
 """
 
 from __future__ import annotations
@@ -33,6 +32,9 @@ FILE_MANAGER_CLASS = "tailrace.spark.TailraceFileManager"
 # Starts the ledger of asynchronous commits on the driver, and ends it in good order.
 PLUGINS_CONF = "spark.plugins"
 PLUGIN_CLASS = "tailrace.spark.TailracePlugin"
+# Reads every batch's plan, so that the stores know when their rows fall due.
+EXTENSIONS_CONF = "spark.sql.extensions"
+EXTENSION_CLASS = "tailrace.spark.TailraceExtensions"
 JARS_CONF = "spark.jars"
 
 
@@ -53,7 +55,12 @@ def configure(builder: SparkSession.Builder, **options: Any) -> SparkSession.Bui
     for key, value in settings.items():
         if key == PROVIDER_CONF or key in named or key not in present:
             builder.config(key, value)
-    for key, own in ((JARS_CONF, own_jar), (PLUGINS_CONF, PLUGIN_CLASS)):
+    added = {
+        JARS_CONF: own_jar,
+        PLUGINS_CONF: PLUGIN_CLASS,
+        EXTENSIONS_CONF: EXTENSION_CLASS,
+    }
+    for key, own in added.items():
         builder.config(key, _append(str(present.get(key) or ""), own))
 
     # Without this the workers are whatever "python3" the path finds. PySpark reads it from the
@@ -74,6 +81,7 @@ def confs(**options: Any) -> dict[str, str]:
         PROVIDER_CONF: PROVIDER_CLASS,
         FILE_MANAGER_CONF: FILE_MANAGER_CLASS,
         PLUGINS_CONF: PLUGIN_CLASS,
+        EXTENSIONS_CONF: EXTENSION_CLASS,
         **chosen.confs(),
         JARS_CONF: str(jar()),
     }

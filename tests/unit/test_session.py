@@ -40,9 +40,11 @@ def test_the_names_at_the_top_are_exactly_these() -> None:
         "Options",
         "TailraceError",
         "__version__",
+        "classify",
         "configure",
         "confs",
         "drain",
+        "explain",
         "jar",
         "supervise",
     ]

@@ -10,7 +10,9 @@ import tailrace.memory.Arena
  *
  * {{{
  *   record := keyWord(u32) valueLength(u32) key, padded to 8 bytes  value, padded to 8 bytes
- *   keyWord := key length in the low 30 bits; the two top bits are marks of the running batch
+ *             tail (u64), if the key word says so
+ *   keyWord := key length in the low 29 bits; the two top bits are marks of the running batch, the
+ *              third says that there is a tail: the place in a time index, which does change
  *   list value := last node (address, u64)  number of values (u64)  first node (address, u64)
  *   node := node before it (address, u64; 0 is the first)  length(u32)  zero(u32)  value
  * }}}
@@ -25,9 +27,11 @@ object Record {
   private val Fresh = 0x80000000
   /** A later change of the same batch took the record's place; its bytes need not be written. */
   private val Superseded = 0x40000000
-  private val LengthMask = 0x3fffffff
+  private val Tailed = 0x20000000
+  private val LengthMask = 0x1fffffff
 
   private val HeaderSize = 8
+  private val TailSize = 8
   private val NodeHeaderSize = 16
   private val ListValueSize = 24
 
@@ -39,7 +43,15 @@ object Record {
 
   def valueAddress(record: Long): Long = record + HeaderSize + padded(keyLength(record))
 
-  def size(record: Long): Long = sizeOf(keyLength(record), valueLength(record))
+  def size(record: Long): Long =
+    if (isTailed(record)) bodySize(record) + TailSize else bodySize(record)
+
+  def isTailed(record: Long): Boolean = (Platform.getInt(null, record) & Tailed) != 0
+
+  def tail(record: Long): Long = Platform.getLong(null, record + bodySize(record))
+
+  def setTail(record: Long, word: Long): Unit =
+    Platform.putLong(null, record + bodySize(record), word)
 
   def keyEquals(record: Long, base: AnyRef, offset: Long, length: Int): Boolean =
     keyLength(record) == length &&
@@ -47,10 +59,10 @@ object Record {
 
   /** Makes a fresh record; the value's bytes are copied from `valueBase`. */
   def create(
-      arena: Arena,
+      arena: Arena, tailed: Boolean,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int,
       valueBase: AnyRef, valueOffset: Long, valueLength: Int): Long = {
-    val record = blank(arena, keyBase, keyOffset, keyLength, valueLength)
+    val record = blank(arena, tailed, keyBase, keyOffset, keyLength, valueLength)
     Platform.copyMemory(
       valueBase, valueOffset, null, record + HeaderSize + padded(keyLength), valueLength.toLong)
     record
@@ -60,7 +72,7 @@ object Record {
   def createList(
       arena: Arena, keyBase: AnyRef, keyOffset: Long, keyLength: Int,
       firstNode: Long, lastNode: Long, count: Long): Long = {
-    val record = blank(arena, keyBase, keyOffset, keyLength, ListValueSize)
+    val record = blank(arena, tailed = false, keyBase, keyOffset, keyLength, ListValueSize)
     val value = record + HeaderSize + padded(keyLength)
     Platform.putLong(null, value, lastNode)
     Platform.putLong(null, value + 8, count)
@@ -145,16 +157,20 @@ object Record {
 
   /** Takes both marks off: the batch that made the record is over. */
   def settle(record: Long): Unit =
-    Platform.putInt(null, record, Platform.getInt(null, record) & LengthMask)
+    Platform.putInt(null, record, Platform.getInt(null, record) & (LengthMask | Tailed))
 
   private def blank(
-      arena: Arena, keyBase: AnyRef, keyOffset: Long, keyLength: Int, valueLength: Int): Long = {
-    val record = arena.allocate(sizeOf(keyLength, valueLength))
-    Platform.putInt(null, record, keyLength | Fresh)
+      arena: Arena, tailed: Boolean,
+      keyBase: AnyRef, keyOffset: Long, keyLength: Int, valueLength: Int): Long = {
+    val body = sizeOf(keyLength, valueLength)
+    val record = arena.allocate(if (tailed) body + TailSize else body)
+    Platform.putInt(null, record, if (tailed) keyLength | Fresh | Tailed else keyLength | Fresh)
     Platform.putInt(null, record + 4, valueLength)
     Platform.copyMemory(keyBase, keyOffset, null, record + HeaderSize, keyLength.toLong)
     record
   }
+
+  private def bodySize(record: Long): Long = sizeOf(keyLength(record), valueLength(record))
 
   private def sizeOf(keyLength: Int, valueLength: Int): Long =
     HeaderSize + padded(keyLength) + padded(valueLength)

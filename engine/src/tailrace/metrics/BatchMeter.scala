@@ -9,6 +9,7 @@ final class BatchMeter {
   val puts = new OperationMeter
   val removes = new OperationMeter
   var scans = 0L
+  var scannedRows = 0L
   var loadNanos = 0L
   var loadedFiles = 0L
   var localFiles = 0L

@@ -27,6 +27,10 @@ sealed abstract class KeyCodec {
 
   def encode(row: UnsafeRow): Unit
 
+  /** A key's row without its last column. */
+  def beginning: UnsafeRow => UnsafeRow =
+    throw new UnsupportedOperationException("only keys for point access are cut")
+
   /**
    * A function from a record to its key. The row may be the same object each time; where decoding
    * is costly to set up, also across decoders, as in Spark's RocksDB store.
@@ -36,6 +40,14 @@ sealed abstract class KeyCodec {
 
 /** Point access: a key is the bytes of its row, taken from where they are. */
 final class RowKeyCodec(schema: StructType) extends KeyCodec {
+  override lazy val beginning: UnsafeRow => UnsafeRow = {
+    val columns = schema.fields.init.zipWithIndex.map { case (field, index) =>
+      BoundReference(index, field.dataType, field.nullable)
+    }
+    val projection = UnsafeProjection.create(columns.toSeq)
+    row => projection(row)
+  }
+
   override def order: Option[SortWord] = None
 
   override def encode(row: UnsafeRow): Unit = {

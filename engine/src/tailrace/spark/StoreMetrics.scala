@@ -22,6 +22,7 @@ object StoreMetrics {
   private val RemoveCount = count("tailraceRemoveCount", "tailrace: removes")
   private val RemoveTime = time("tailraceRemoveTime", "tailrace: time in removes (sampled)")
   private val ScanCount = count("tailraceScanCount", "tailrace: scans and iterators")
+  private val ScannedRows = count("tailraceScannedRows", "tailrace: rows that scans looked at")
   private val LoadTime = time("tailraceLoadTime", "tailrace: time to load from the checkpoint")
   private val LoadedFiles = count("tailraceLoadedFiles", "tailrace: files loaded")
   private val LocalFiles = count("tailraceLocalFilesLoaded", "tailrace: files loaded from copies here")
@@ -43,9 +44,9 @@ object StoreMetrics {
 
   val all: Seq[StateStoreCustomMetric] = Seq(
     Rows, ReservedBytes, LiveBytes, GetCount, GetTime, PutCount, PutTime, RemoveCount, RemoveTime,
-    ScanCount, LoadTime, LoadedFiles, LocalFiles, SealTime,
-    GateTime, HiddenTime, QueuedParts, Unpublished, Retried, WriteTime, ApplyTime, FreezeTime, FilesWritten, BytesWritten,
-    EntriesWritten)
+    ScanCount, ScannedRows, LoadTime, LoadedFiles, LocalFiles, SealTime,
+    GateTime, HiddenTime, QueuedParts, Unpublished, Retried, WriteTime, ApplyTime, FreezeTime,
+    FilesWritten, BytesWritten, EntriesWritten)
 
   def of(table: StateTable, meter: BatchMeter): StateStoreMetrics = StateStoreMetrics(
     numKeys = table.rows(internal = false),
@@ -61,6 +62,7 @@ object StoreMetrics {
       RemoveCount -> meter.removes.count,
       RemoveTime -> millis(meter.removes.nanos),
       ScanCount -> meter.scans,
+      ScannedRows -> meter.scannedRows,
       LoadTime -> millis(meter.loadNanos),
       LoadedFiles -> meter.loadedFiles,
       LocalFiles -> meter.localFiles,

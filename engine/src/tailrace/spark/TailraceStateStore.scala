@@ -7,6 +7,7 @@ import org.apache.spark.sql.types.StructType
 
 import tailrace.layout.{Cursor, NodeChain, Record}
 import tailrace.metrics.BatchMeter
+import tailrace.semantics.Scan
 import tailrace.store.{Lineage, SnapshotWish}
 
 /**
@@ -14,13 +15,17 @@ import tailrace.store.{Lineage, SnapshotWish}
  *
  * Invariant: from its making until it is committed, aborted or released, the instance owns the
  * store (see [[tailrace.store.VersionedStore]]). A task that ends without saying so gives it back.
+ *
+ * @param looksFor by family, what the task is looking for when it scans it, where that is less than
+ *                 everything (see [[tailrace.semantics.Scan]])
  */
 final class TailraceStateStore(
     private[spark] val provider: TailraceStateStoreProvider,
     override val version: Long,
     meter: BatchMeter,
     startPhase: StorePhase,
-    private var snapshot: SnapshotWish)
+    private var snapshot: SnapshotWish,
+    private var looksFor: Map[String, Scan])
   extends StateStore {
   import StateStore.DEFAULT_COL_FAMILY_NAME
 
@@ -34,6 +39,7 @@ final class TailraceStateStore(
   private var finalMetrics: Option[StateStoreMetrics] = None
   private var checkpoint: Option[StateStoreCheckpointInfo] = None
 
+  if (startPhase == StorePhase.Updating) provider.opened(this)
   Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => letGo()))
 
   override def id: StateStoreId = provider.stateStoreId
@@ -74,7 +80,7 @@ final class TailraceStateStore(
 
   override def iterator(familyName: String): StateStoreIterator[UnsafeRowPair] = {
     val access = accessFor("iterator", familyName)
-    pairs(access, access.family.layout.cursor())
+    pairs(access, lookedFor(familyName, access).getOrElse(access.family.layout.cursor()))
   }
 
   override def iteratorWithMultiValues(familyName: String): StateStoreIterator[UnsafeRowPair] = {
@@ -215,6 +221,7 @@ final class TailraceStateStore(
     checkpoint = Some(provider.checkpointInfo(newVersion, base))
     finalMetrics = Some(StoreMetrics.of(table, meter))
     // 3.
+    provider.ended(this)
     store.release()
     provider.reportCommit(newVersion)
     newVersion
@@ -224,6 +231,7 @@ final class TailraceStateStore(
     case StorePhase.Updating | StorePhase.Reading =>
       val updating = phase == StorePhase.Updating
       phase = StorePhase.move(phase, StorePhase.Aborted)
+      provider.ended(this)
       try if (updating) store.rollback() finally store.release()
     case _ =>
   }
@@ -246,9 +254,12 @@ final class TailraceStateStore(
     throw StorePhase.illegal("Cannot get the checkpoint's id before the store is committed"))
 
   /** The read store becomes a write store of the same version; the task keeps owning it. */
-  private[spark] def upgrade(wish: SnapshotWish): TailraceStateStore = {
+  private[spark] def upgrade(
+      wish: SnapshotWish, looksFor: Map[String, Scan]): TailraceStateStore = {
     phase = StorePhase.move(phase, StorePhase.Updating)
     snapshot = wish
+    this.looksFor = looksFor
+    provider.opened(this)
     store.begin()
     this
   }
@@ -292,14 +303,55 @@ final class TailraceStateStore(
         table.memory, table.changes, keys.base, keys.offset, keys.length, chain)
     }
 
+  // ---- scans that leave out what the task would pass over
+
+  private def lookedFor(familyName: String, access: FamilyAccess): Option[Cursor] =
+    looksFor.get(familyName) match {
+      case Some(Scan.DueUpTo(time)) => access.family.dueCursor(time)
+      case Some(Scan.KeysDueIn(name, family)) =>
+        val other = if (name == id.storeName) Some(this) else provider.sibling(name)
+        other.flatMap(_.beginningsOfDueKeys(family)).map(recordsOf(access, _))
+      case _ => None
+    }
+
+  /** Of the keys of rows that are due: all columns but the last, which counts a key's rows. */
+  private def beginningsOfDueKeys(familyName: String): Option[Iterator[UnsafeRow]] = for {
+    Scan.DueUpTo(time) <- looksFor.get(familyName)
+    access = accessFor("iterator", familyName)
+    cursor <- access.family.dueCursor(time)
+  } yield {
+    val key = access.keys.newDecoder()
+    val beginning = access.keys.beginning
+    val due = counted(cursor)
+    Iterator.continually(due.next()).takeWhile(_ != 0L).map(r => beginning(key(r)))
+  }
+
+  /** The records of these keys, each once. */
+  private def recordsOf(access: FamilyAccess, keys: Iterator[UnsafeRow]): Cursor = {
+    val found = scala.collection.mutable.LongMap.empty[Unit]
+    keys.foreach { key =>
+      val record = find(access, key)
+      if (record != 0L) found.update(record, ())
+    }
+    val records = found.keysIterator
+    () => if (records.hasNext) records.next() else 0L
+  }
+
   private def pairs(access: FamilyAccess, cursor: Cursor): StateStoreIterator[UnsafeRowPair] = {
-    meter.scans += 1
-    new StateStoreIterator(access.pairs(cursor))
+    new StateStoreIterator(access.pairs(counted(cursor)))
   }
 
   private def allPairs(access: FamilyAccess, cursor: Cursor): StateStoreIterator[UnsafeRowPair] = {
+    new StateStoreIterator(access.pairsOfAllValues(counted(cursor)))
+  }
+
+  private def counted(cursor: Cursor): Cursor = {
     meter.scans += 1
-    new StateStoreIterator(access.pairsOfAllValues(cursor))
+    () => {
+      val record = cursor.next()
+      if (record != 0L) meter.scannedRows += 1
+      record
+    }
   }
 
   private def prefixCursor(access: FamilyAccess, prefix: UnsafeRow): Cursor = access.keys match {

@@ -5,6 +5,7 @@ import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
@@ -14,8 +15,10 @@ import tailrace.commit.{AsynchronousCommitter, Committer, Retries, SnapshotPolic
 import tailrace.commit.SynchronousCommitter
 import tailrace.errors.{ForeignFile, InvalidOption, SchemaMismatch}
 import tailrace.files.{FileNames, LocalCopies}
+import tailrace.layout.time.TimeColumn
 import tailrace.memory.Budget
 import tailrace.metrics.BatchMeter
+import tailrace.semantics.{Scan, StoreUse}
 import tailrace.store.{FamilyKind, Lineage, SnapshotWish, VersionedStore}
 
 /**
@@ -95,8 +98,40 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       snapshotReady = version =>
         if (storeConf.reportSnapshotUploadLag) {
           SnapshotReports.uploaded(stateStoreId, version, hadoopConf)
-        })
+        },
+      timeOf = plannedTimes)
   }
+
+  // ---- what the query's plan says
+
+  private def run: Option[String] = Option(hadoopConf.get(StreamExecution.RUN_ID_KEY))
+
+  /** What the plan of the batch whose task this is says of this store. */
+  private def known: Option[StoreUse.Known] = for {
+    task <- Option(TaskContext.get())
+    ofRun <- run
+    use <- StoreUse.decode(
+      task.getLocalProperty(StoreUse.property(identifier.operatorId)), ofRun, identifier.storeName)
+  } yield use
+
+  /** The families whose rows fall due. A plan is the same in every batch of a run. */
+  private def plannedTimes: String => Option[TimeColumn] = {
+    val families = known.fold(Map.empty[String, StoreUse.KnownFamily])(_.families)
+    name => families.get(name).flatMap(_.time)
+  }
+
+  /** By family: what the task that updates this version is looking for when it scans. */
+  private def scansOf(version: Long): Map[String, Scan] =
+    known.filter(_.version == version).fold(Map.empty[String, Scan]) {
+      _.families.collect { case (name, family) if family.scan != Scan.All => name -> family.scan }
+    }
+
+  private[spark] def opened(store: TailraceStateStore): Unit = run.foreach(OpenStores.opened(_, store))
+
+  private[spark] def ended(store: TailraceStateStore): Unit = run.foreach(OpenStores.ended(_, store))
+
+  private[spark] def sibling(name: String): Option[TailraceStateStore] =
+    run.flatMap(OpenStores.sibling(_, identifier, name))
 
   private def description: String =
     s"${identifier.operatorId}/${identifier.partitionId}/${identifier.storeName}"
@@ -140,13 +175,15 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       if (gateAtRead) committer.awaitGate(version)
       store.begin()
       val snapshot = if (loadEmpty) SnapshotWish.Now else wish(forceSnapshotOnCommit)
-      new TailraceStateStore(this, version, meter, StorePhase.Updating, snapshot)
+      new TailraceStateStore(
+        this, version, meter, StorePhase.Updating, snapshot, scansOf(version))
     }
 
   override def getReadStore(version: Long, uniqueId: Option[String]): ReadStateStore =
     open(version, uniqueId, empty = false) { meter =>
       if (gateAtRead) committer.awaitGate(version)
-      new TailraceStateStore(this, version, meter, StorePhase.Reading, SnapshotWish.WhenDue)
+      new TailraceStateStore(
+        this, version, meter, StorePhase.Reading, SnapshotWish.WhenDue, Map.empty)
     }
 
   override def upgradeReadStoreToWriteStore(
@@ -156,7 +193,7 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       forceSnapshotOnCommit: Boolean): StateStore = readStore match {
     case own: TailraceStateStore if own.version == version && own.id == identifier =>
       // The provider may have been replaced while the task was reading: the store's own counts.
-      own.upgrade(wish(forceSnapshotOnCommit))
+      own.upgrade(wish(forceSnapshotOnCommit), scansOf(version))
     case other => throw new IllegalArgumentException(
       s"Only a read store of version $version of $identifier can become its write store, not $other")
   }

@@ -60,13 +60,9 @@ final class Changes(budget: Budget) {
   def undo(arena: Arena, familyOf: Int => Family): Unit = {
     var index = size - 1
     while (index >= 0) {
-      val layout = familyOf(family(index)).layout
       val before = replaced(index)
       val made = record(index)
-      val named = if (made != 0L) made else before
-      val key = Record.keyAddress(named)
-      val length = Record.keyLength(named)
-      if (before == 0L) layout.remove(null, key, length) else layout.put(null, key, length, before)
+      familyOf(family(index)).undo(before, made)
       kind(index) match {
         case Change.Append =>
           Record.freeNode(arena, Record.listLast(made))

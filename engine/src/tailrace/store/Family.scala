@@ -1,31 +1,43 @@
 package tailrace.store
 
-import tailrace.layout.{Layout, NodeChain, Record}
+import tailrace.layout.{Cursor, Layout, NodeChain, Record}
 import tailrace.layout.ordered.OrderedLayout
+import tailrace.layout.time.{TimeColumn, TimeIndex}
 import tailrace.memory.{Arena, Budget}
 
 /**
- * A column family: its records and where they are found. Every change goes into the running
- * batch's [[Changes]]; nothing is ever written in place.
+ * A column family: its records, where they are found by key, and by time if the query's plan says
+ * that rows fall due. Every change goes into the running batch's [[Changes]]; nothing is ever
+ * written in place.
  */
-final class Family(val id: Int, val name: String, val kind: FamilyKind, budget: Budget) {
+final class Family(
+    val id: Int, val name: String, val kind: FamilyKind, budget: Budget,
+    time: Option[TimeColumn] = None) {
   val layout: Layout = kind.newLayout(budget)
+  private val index: TimeIndex =
+    if (kind.multiValue) null else time.map(new TimeIndex(_, budget)).orNull
 
   def ordered: OrderedLayout = layout.asInstanceOf[OrderedLayout]
+
+  def overheadBytes: Long =
+    layout.overheadBytes + (if (index == null) 0L else index.overheadBytes)
+
+  /** The records that are due at `upTo`; None if they can only be found by looking at all. */
+  def dueCursor(upTo: Long): Option[Cursor] = Option(index).map(_.dueCursor(upTo))
 
   def put(
       arena: Arena, changes: Changes,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int,
       valueBase: AnyRef, valueOffset: Long, valueLength: Int): Unit = {
     val record = Record.create(
-      arena, keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
-    val replaced = layout.put(keyBase, keyOffset, keyLength, record)
+      arena, index != null, keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
+    val replaced = putRecord(keyBase, keyOffset, keyLength, record)
     if (replaced != 0L && Record.isFresh(replaced)) Record.markSuperseded(replaced)
     changes.add(Change.Put, id, replaced, record)
   }
 
   def remove(changes: Changes, keyBase: AnyRef, keyOffset: Long, keyLength: Int): Boolean = {
-    val removed = layout.remove(keyBase, keyOffset, keyLength)
+    val removed = removeRecord(keyBase, keyOffset, keyLength)
     if (removed == 0L) return false
     if (Record.isFresh(removed)) Record.markSuperseded(removed)
     changes.add(Change.Remove, id, removed, 0L)
@@ -62,26 +74,40 @@ final class Family(val id: Int, val name: String, val kind: FamilyKind, budget: 
     }
   }
 
+  /** Takes one change of a batch back: `before` is the key's record again, or there is none. */
+  private[store] def undo(before: Long, made: Long): Unit = {
+    val named = if (made != 0L) made else before
+    val key = Record.keyAddress(named)
+    val length = Record.keyLength(named)
+    if (before == 0L) removeRecord(null, key, length) else putRecord(null, key, length, before)
+  }
+
+  /** The batch is over and no cursor moves. */
+  private[store] def settle(): Unit = if (index != null) index.settle()
+
   // ---- loading: no batch runs, nothing can be undone, what is replaced is freed at once
 
   def loadPut(
       arena: Arena, base: AnyRef,
       keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
-    val record = settled(
-      Record.create(arena, base, keyOffset, keyLength, base, valueOffset, valueLength))
-    val replaced = layout.put(base, keyOffset, keyLength, record)
+    val record = settled(Record.create(
+      arena, index != null, base, keyOffset, keyLength, base, valueOffset, valueLength))
+    val replaced = putRecord(base, keyOffset, keyLength, record)
     if (replaced != 0L) Record.free(arena, replaced)
   }
 
   /** As `loadPut`, for a key that is certainly not there yet: a snapshot names each key once. */
   def loadNew(
       arena: Arena, base: AnyRef,
-      keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit =
-    layout.add(base, keyOffset, keyLength, settled(
-      Record.create(arena, base, keyOffset, keyLength, base, valueOffset, valueLength)))
+      keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
+    val record = settled(Record.create(
+      arena, index != null, base, keyOffset, keyLength, base, valueOffset, valueLength))
+    layout.add(base, keyOffset, keyLength, record)
+    if (index != null) index.add(record)
+  }
 
   def loadRemove(arena: Arena, base: AnyRef, keyOffset: Long, keyLength: Int): Unit = {
-    val removed = layout.remove(base, keyOffset, keyLength)
+    val removed = removeRecord(base, keyOffset, keyLength)
     if (removed != 0L) freeWhole(arena, removed)
   }
 
@@ -111,10 +137,35 @@ final class Family(val id: Int, val name: String, val kind: FamilyKind, budget: 
     if (kind.multiValue) moveList(target, record) else settled(copyRecord(target, record))
   }
 
-  private def copyRecord(target: Arena, record: Long): Long = Record.create(
-    target,
-    null, Record.keyAddress(record), Record.keyLength(record),
-    null, Record.valueAddress(record), Record.valueLength(record))
+  def close(): Unit = {
+    layout.close()
+    if (index != null) index.close()
+  }
+
+  // ---- by key and by time alike
+
+  private def putRecord(base: AnyRef, offset: Long, length: Int, record: Long): Long = {
+    val replaced = layout.put(base, offset, length, record)
+    if (index != null) {
+      if (replaced == 0L) index.add(record) else index.replace(replaced, record)
+    }
+    replaced
+  }
+
+  private def removeRecord(base: AnyRef, offset: Long, length: Int): Long = {
+    val removed = layout.remove(base, offset, length)
+    if (index != null && removed != 0L) index.remove(removed)
+    removed
+  }
+
+  private def copyRecord(target: Arena, record: Long): Long = {
+    val moved = Record.create(
+      target, index != null,
+      null, Record.keyAddress(record), Record.keyLength(record),
+      null, Record.valueAddress(record), Record.valueLength(record))
+    if (index != null) index.relocate(record, moved)
+    moved
+  }
 
   private def moveList(target: Arena, record: Long): Long = {
     val chain = new NodeChain(target)

@@ -1,6 +1,6 @@
 package tailrace.store
 
-import tailrace.layout.Record
+import tailrace.layout.time.TimeColumn
 import tailrace.memory.{AddressList, Arena, Budget}
 
 /**
@@ -14,10 +14,12 @@ import tailrace.memory.{AddressList, Arena, Budget}
  *  or `rollback`: nothing has happened.
  *  4. `revert`, instead of 1: the last batch is taken back, because Spark runs it again.
  *
+ * @param timeOf by a family's name, where its rows say when they fall due
+ *
  * Invariants: one thread at a time. No slot is freed while a batch runs, so rows handed out stay
  * readable until the task is over; none is freed that an unfinished [[Image]] shows.
  */
-final class StateTable(budget: Budget) {
+final class StateTable(budget: Budget, timeOf: String => Option[TimeColumn] = _ => None) {
   import StateTable._
 
   private var arena = new Arena(budget)
@@ -56,7 +58,7 @@ final class StateTable(budget: Budget) {
     byName.valuesIterator.filter(_.kind.internal == internal).map(_.layout.size).sum
 
   def reservedBytes: Long =
-    arena.reservedBytes + byName.valuesIterator.map(_.layout.overheadBytes).sum
+    arena.reservedBytes + byName.valuesIterator.map(_.overheadBytes).sum
 
   def liveBytes: Long = arena.liveBytes
 
@@ -66,7 +68,7 @@ final class StateTable(budget: Budget) {
     addFamily(byId.length, name, kind)
 
   private[tailrace] def addFamily(id: Int, name: String, kind: FamilyKind): Family = {
-    val family = new Family(id, name, kind, budget)
+    val family = new Family(id, name, kind, budget, timeOf(name))
     byName += name -> family
     while (byId.length <= id) byId += null
     byId(id) = family
@@ -93,6 +95,7 @@ final class StateTable(budget: Budget) {
     }
     settleImage()
     if (waitingForImage.isEmpty) forgetDroppedFamilies()
+    byName.valuesIterator.foreach(_.settle())
     if (mayCompact) compact()
     familiesBefore = byName
   }
@@ -161,7 +164,7 @@ final class StateTable(budget: Budget) {
   private[tailrace] def forgetFamily(family: Family): Unit = {
     if (byName.get(family.name).exists(_ eq family)) byName -= family.name
     byId(family.id) = null
-    family.layout.close()
+    family.close()
   }
 
   def close(): Unit = release()
@@ -183,7 +186,7 @@ final class StateTable(budget: Budget) {
       spare.close()
       spare = null
     }
-    allFamilies.foreach(_.layout.close())
+    allFamilies.foreach(_.close())
     byId.clear()
     arena.close()
   }
@@ -209,7 +212,7 @@ final class StateTable(budget: Budget) {
     byId.indices.foreach { id =>
       val family = byId(id)
       if (family != null && !byName.get(family.name).exists(_ eq family)) {
-        family.layout.close()
+        family.close()
         byId(id) = null
       }
     }

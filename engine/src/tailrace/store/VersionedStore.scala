@@ -9,6 +9,7 @@ import tailrace.commit.{Committer, Sealer, SnapshotPolicy, SnapshotWriter}
 import tailrace.errors.StoreBusy
 import tailrace.files.{FileNames, PackShelf, StateFolder}
 import tailrace.format.{Codec, FileKind}
+import tailrace.layout.time.TimeColumn
 import tailrace.memory.Budget
 import tailrace.metrics.BatchMeter
 import tailrace.recovery.Loader
@@ -39,6 +40,7 @@ final class VersionedStore(
     lockTimeoutMillis: Long,
     versionsToRetain: Int,
     snapshotReady: Long => Unit,
+    timeOf: String => Option[TimeColumn] = _ => None,
     budget: Budget = Budget.process) {
   import VersionedStore._
 
@@ -55,7 +57,7 @@ final class VersionedStore(
   @volatile private var newestVersion = 0L
   @volatile private var cleanedBelow = 0L
 
-  val table = new StateTable(budget)
+  val table = new StateTable(budget, timeOf)
 
   // ---- 1. and 4. who may use the store
 

@@ -1,0 +1,19 @@
+package tailrace.semantics
+
+import org.apache.spark.sql.execution.SparkPlan
+
+/** What the classifier found, as rows of text for Python: `tailrace.explain`. */
+object Explanation {
+  /** For each store: operator's id and name, store, family, pattern, eviction, reason. */
+  def of(plan: SparkPlan): Array[Array[String]] = for {
+    operator <- Classifier.read(plan).sortBy(_.operator).toArray
+    use <- operator.stores
+  } yield Array(operator.operator.toString, operator.name, use.store, use.family,
+    use.pattern.name, evictionOf(use), use.reason)
+
+  private def evictionOf(use: StoreUse): String = (use.time, use.scan) match {
+    case (Some(_), _) => "what is due"
+    case (None, _: Scan.KeysDueIn) => "keys with rows that are due"
+    case _ => "nothing"
+  }
+}

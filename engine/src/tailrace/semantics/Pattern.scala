@@ -1,0 +1,15 @@
+package tailrace.semantics
+
+/** How an operator uses a store: what FlowKV and APSys '18 choose a layout by. */
+sealed abstract class Pattern(val name: String)
+
+object Pattern {
+  /** Rows are read, changed and written back, one key at a time. */
+  case object Update extends Pattern("update")
+  /** The same, and rows fall due with event time: a window, or a time of their own. */
+  case object WindowedUpdate extends Pattern("windowed update")
+  /** Rows are found by a part of their key, or in the key's order. */
+  case object Range extends Pattern("range")
+  /** The plan does not tell. The general layout serves every use. */
+  case object Unknown extends Pattern("unknown")
+}
