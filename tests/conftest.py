@@ -25,6 +25,7 @@ LONG = (
     ("tests/e2e/test_joins.py", "format_4"),
     ("tests/e2e/test_leaving.py", ""),
     ("tests/faults/test_rules.py", ""),
+    ("tests/faults/test_lost_executor.py", "without_the_rule"),
     ("tests/faults/test_kill_referee.py", ""),
     ("tests/faults/test_kills.py", "session/file/python"),
     ("tests/model/", "test_few_retained_versions"),

@@ -10,10 +10,12 @@ Argument: a folder.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
 
+import pyspark
 from pyspark import SparkContext
 
 from support.counting import Counting, eventually, happens
@@ -51,6 +53,7 @@ def main(folder: Path) -> None:
             "spark.executorEnv.TAILRACE_FAILPOINTS": SLOW_UPLOAD,
         },
     )
+    workers = Path(pyspark.__file__).parent / "work" / spark.sparkContext.applicationId
     counting = Counting(folder, partitions=4)
     eventually(lambda: len(executors()) == 2, "two executors")
     query = counting.start(spark)
@@ -75,6 +78,10 @@ def main(folder: Path) -> None:
         query.stop()
         say("restarted", totals=counting.totals, conflicts=counting.conflicts)
         assert counting.totals == counting.expected
+    for executor in executors():
+        os.kill(executor, signal.SIGKILL)
+    shutil.rmtree(workers, ignore_errors=True)  # Spark has no setting for this folder
+    say("over")
     os.kill(os.getpid(), signal.SIGKILL)  # the session is of no more use; `Program` tidies up
 
 

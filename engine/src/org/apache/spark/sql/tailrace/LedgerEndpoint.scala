@@ -4,12 +4,11 @@ import java.util.concurrent.{TimeoutException, TimeUnit}
 
 import scala.concurrent.{Await, Future}
 import scala.concurrent.duration.Duration
-import scala.reflect.ClassTag
 
 import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.rpc.{RpcCallContext, RpcEndpointRef, RpcEnv}
 import org.apache.spark.rpc.{RpcTimeoutException, ThreadSafeRpcEndpoint}
-import org.apache.spark.util.RpcUtils
+import org.apache.spark.util.{RpcUtils, Utils}
 
 import tailrace.commit.{Ledger, LedgerLink}
 import tailrace.commit.Messages._
@@ -23,20 +22,34 @@ final class LedgerEndpoint(override val rpcEnv: RpcEnv, ledger: Ledger)
   extends ThreadSafeRpcEndpoint {
 
   override def receiveAndReply(context: RpcCallContext): PartialFunction[Any, Unit] = {
-    case message: Enter => ledger.enter(message)(context.reply)
-    case AwaitGate(batch) => ledger.gate(batch)(context.reply)
-    case message: AwaitOrders => ledger.orders(message)(context.reply)
-    case message: Durable =>
-      ledger.durable(message)
-      context.reply(Heard)
-    case message: NotWritten =>
-      ledger.notWritten(message)
-      context.reply(Heard)
-    case message: AwaitDurable => ledger.durableOrGone(message)(() => context.reply(Heard))
-    case message: OldestNeeded =>
-      ledger.oldestNeeded(message)
-      context.reply(Heard)
+    case bytes: Array[Byte] =>
+      def reply(answer: Any): Unit = context.reply(Wire.encode(answer))
+      Wire.decode[Any](bytes) match {
+        case message: Enter => ledger.enter(message)(reply)
+        case AwaitGate(batch) => ledger.gate(batch)(reply)
+        case message: AwaitOrders => ledger.orders(message)(reply)
+        case message: Durable =>
+          ledger.durable(message)
+          reply(Heard)
+        case message: NotWritten =>
+          ledger.notWritten(message)
+          reply(Heard)
+        case message: AwaitDurable => ledger.durableOrGone(message)(() => reply(Heard))
+        case message: OldestNeeded =>
+          ledger.oldestNeeded(message)
+          reply(Heard)
+      }
   }
+}
+
+/**
+ * Messages travel as bytes: Spark's messaging reads objects with the class loader of Spark itself,
+ * which on an executor does not know the jars of `spark.jars`.
+ */
+private object Wire {
+  def encode(message: Any): Array[Byte] = Utils.serialize(message)
+
+  def decode[T](bytes: Array[Byte]): T = Utils.deserialize[T](bytes, getClass.getClassLoader)
 }
 
 object LedgerEndpoint {
@@ -56,35 +69,36 @@ object LedgerEndpoint {
   private final class RemoteLedger(ref: RpcEndpointRef, override val executor: String)
     extends LedgerLink {
 
-    override def enter(message: Enter): Entry = ask[Entry](message)
+    override def enter(message: Enter): Entry = ask(message)
 
-    override def awaitGate(batch: BatchId): Entry = ask[Entry](AwaitGate(batch))
+    override def awaitGate(batch: BatchId): Entry = ask(AwaitGate(batch))
 
-    override def awaitOrders(batch: BatchId): Orders = ask[Orders](AwaitOrders(batch, executor))
+    override def awaitOrders(batch: BatchId): Orders = ask(AwaitOrders(batch, executor))
 
     override def durable(
         batch: BatchId, pack: String, stores: Seq[StoreAt], retries: Int): Unit =
-      ask[AnyRef](Durable(batch, executor, pack, stores, retries))
+      ask[Heard.type](Durable(batch, executor, pack, stores, retries))
 
     override def notWritten(batch: BatchId, problem: String, because: String): Unit =
-      ask[AnyRef](NotWritten(batch, executor, problem, because))
+      ask[Heard.type](NotWritten(batch, executor, problem, because))
 
     override def awaitDurable(root: String, batch: Long): Unit =
-      ask[AnyRef](AwaitDurable(root, batch))
+      ask[Heard.type](AwaitDurable(root, batch))
 
     override def oldestNeeded(root: String, store: String, version: Long): Unit =
-      ask[AnyRef](OldestNeeded(root, store, version))
+      ask[Heard.type](OldestNeeded(root, store, version))
 
     /** Asks until there is an answer: waiting long is no error, asking again does no harm. */
-    private def ask[T: ClassTag](message: Any): T = {
-      var answer: Option[T] = None
+    private def ask[T](message: Any): T = {
+      val bytes = Wire.encode(message)
+      var answer: Option[Array[Byte]] = None
       while (answer.isEmpty) {
-        val asked: Future[T] = ref.ask[T](message)
+        val asked = ref.ask[Array[Byte]](bytes)
         answer = try Some(await(asked)) catch {
           case _: RpcTimeoutException | _: TimeoutException => None
         }
       }
-      answer.get
+      Wire.decode[T](answer.get)
     }
 
     private def await[T](asked: Future[T]): T = {
