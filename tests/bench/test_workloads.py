@@ -30,11 +30,14 @@ SMALLER: dict[str, dict[str, Any]] = {
     "readwrite": {"keys": 300},
     "update": {"keys": 300},
     "window-append": {"keys": 50},
+    "sessions": {"keys": 50},
+    "dedup": {"keys": 3},
+    "join": {"keys": 50},
 }
 # Each report of LR2 is in 30 windows.
 FEWER = {"lr2": 300}
 # Short sessions, so that a bidder has several.
-QUERIES = {name: QueryOptions(gap=2) for name in ("q7-session", "q11", "q11-median")}
+QUERIES = {name: QueryOptions(gap=2) for name in ("q7-session", "q11", "q11-median", "sessions")}
 
 
 def small(workload: Workload) -> tuple[int, EventOptions, QueryOptions]:

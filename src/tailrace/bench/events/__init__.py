@@ -17,7 +17,7 @@ from tailrace.bench.events.base import (
     write_files,
 )
 from tailrace.bench.events.cluster import ClusterOptions
-from tailrace.bench.events.keyed import KeyedOptions
+from tailrace.bench.events.keyed import KeyedOptions, PairedOptions
 from tailrace.bench.events.linear_road import LinearRoadOptions
 from tailrace.bench.events.nexmark import NexmarkOptions
 from tailrace.bench.events.readwrite import ReadWriteOptions
@@ -29,6 +29,7 @@ __all__ = [
     "KeyedOptions",
     "LinearRoadOptions",
     "NexmarkOptions",
+    "PairedOptions",
     "ReadWriteOptions",
     "Source",
     "YsbOptions",

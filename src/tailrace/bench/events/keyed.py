@@ -35,3 +35,23 @@ class KeyedOptions(EventOptions):
             below(s, self.seed, "value", self.values).alias("value"),
             "time",
         )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairedOptions(EventOptions):
+    """The table `event`, in which every key comes twice, with the same time, and never again."""
+
+    TABLES: ClassVar[tuple[str, ...]] = ("event",)
+
+    rate: int = option(100_000, "Events per second of event time.", least=1, most=1_000_000)
+
+    def columns(self, table: str, events: DataFrame) -> DataFrame:  # noqa: ARG002 - has one
+        first = f"(sequence - pmod(sequence, 2)) * 1000000 div {self.rate}"
+        apart = F.expr(f"sequence * 1000000 div {self.rate} - {first}")
+        micros = F.unix_micros("time") - apart  # the time of the pair's first event
+        pair = F.expr("sequence div 2")
+        return events.select(
+            # Neighbours in time are not neighbours in the state.
+            (below(pair, self.seed, "key", 1 << 20) * (1 << 40) + pair).alias("key"),
+            F.timestamp_micros(micros).alias("time"),
+        )

@@ -8,6 +8,7 @@ frame.writeStream.outputMode(workload.output_mode)...
 
 from tailrace.bench.workloads import (
     cluster,
+    evicting,
     keyed,
     linear_road,
     nexmark_keys,
@@ -27,9 +28,11 @@ _MODULES = (
     cluster,
     ysb,
     keyed,
+    evicting,
 )
 _BY_NAME = {workload.name: workload for module in _MODULES for workload in module.WORKLOADS}
-_ORDER = (*_NEXMARK, "lr2", "lr4", "cm1", "cm2", "ysb", "readwrite", "update", "window-append")
+_ORDER = (*_NEXMARK, "lr2", "lr4", "cm1", "cm2", "ysb", "readwrite", "update", "window-append",
+          "sessions", "dedup", "dedup-within", "join")  # fmt: skip
 
 WORKLOADS: dict[str, Workload] = {name: _BY_NAME[name] for name in _ORDER}
 
@@ -46,6 +49,8 @@ SUITES: dict[str, tuple[str, ...]] = {
     # The same work per batch at the state sizes of GROWTH_KEYS.
     "growth": ("update",),
     "quick": ("update", "window-append"),
+    # A tenth of the state leaves with every batch.
+    "evict": ("window-append", "sessions", "dedup", "dedup-within", "join"),
 }
 
 GROWTH_KEYS = (100_000, 1_000_000, 5_000_000, 10_000_000)
