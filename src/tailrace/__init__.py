@@ -11,6 +11,7 @@ from tailrace.explain import classify, explain
 from tailrace.options import Options
 from tailrace.session import configure, confs, drain, jar
 from tailrace.supervise import supervise
+from tailrace.windows import window_apply
 
 __all__ = [
     "Options",
@@ -23,4 +24,5 @@ __all__ = [
     "explain",
     "jar",
     "supervise",
+    "window_apply",
 ]

@@ -182,6 +182,16 @@ class Options:
         "no copies if it is on this one.",
     )
 
+    holistic: str = _option(
+        "rows",
+        conf="holistic",
+        rule=one_of("rows", "buffers"),
+        doc="How aggregates that need all rows of a window (median, percentile, collect_list, "
+        "mode) are kept in append mode. rows: as they come, computed when the window closes. "
+        "buffers: as Spark does, a growing buffer that every batch reads and writes. A query keeps "
+        "what its first batch chose.",
+    )
+
     def __post_init__(self) -> None:
         for option in describe():
             value = getattr(self, option.name)

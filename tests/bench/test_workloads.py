@@ -30,6 +30,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "readwrite": {"keys": 300},
     "update": {"keys": 300},
     "window-append": {"keys": 50},
+    "window-median": {"keys": 20},
     "sessions": {"keys": 50},
     "dedup": {"keys": 3},
     "join": {"keys": 50},
@@ -38,6 +39,7 @@ SMALLER: dict[str, dict[str, Any]] = {
 FEWER = {"lr2": 300}
 # Short sessions, so that a bidder has several.
 QUERIES = {name: QueryOptions(gap=2) for name in ("q7-session", "q11", "q11-median", "sessions")}
+QUERIES["window-median"] = QueryOptions(window=8, slide=8)
 
 
 def small(workload: Workload) -> tuple[int, EventOptions, QueryOptions]:

@@ -26,6 +26,7 @@ def test_the_defaults_are_valid_and_what_is_promised() -> None:
         "pending_limit": "256m",
         "retry_timeout": "60s",
         "local_dir": None,
+        "holistic": "rows",
     }
 
 
@@ -48,6 +49,7 @@ def test_confs_hold_every_option_that_has_a_value() -> None:
         CONF_PREFIX + "gate": "commit",
         CONF_PREFIX + "pendingLimit": "256m",
         CONF_PREFIX + "retryTimeout": "60s",
+        CONF_PREFIX + "holistic": "rows",
     }
     assert Options.of(memory_limit="8g").confs()[CONF_PREFIX + "memoryLimit"] == "8g"
 
@@ -69,6 +71,7 @@ def test_confs_hold_every_option_that_has_a_value() -> None:
         ("pending_limit", "1g"),
         ("retry_timeout", "5min"),
         ("local_dir", "copies"),
+        ("holistic", "buffers"),
     ],
 )
 def test_allowed_values_are_kept_as_they_are(name: str, value: Any) -> None:
@@ -112,6 +115,7 @@ def test_allowed_values_are_kept_as_they_are(name: str, value: Any) -> None:
         ("retry_timeout", "60"),
         ("local_dir", " "),
         ("local_dir", 7),
+        ("holistic", "columns"),
     ],
 )
 def test_other_values_are_refused_with_name_value_and_rule(name: str, value: Any) -> None:

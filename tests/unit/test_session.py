@@ -47,6 +47,7 @@ def test_the_names_at_the_top_are_exactly_these() -> None:
         "explain",
         "jar",
         "supervise",
+        "window_apply",
     ]
 
 

@@ -70,9 +70,9 @@ object Record {
 
   /** Makes a fresh record whose value is the list from `firstNode` to `lastNode`. */
   def createList(
-      arena: Arena, keyBase: AnyRef, keyOffset: Long, keyLength: Int,
+      arena: Arena, tailed: Boolean, keyBase: AnyRef, keyOffset: Long, keyLength: Int,
       firstNode: Long, lastNode: Long, count: Long): Long = {
-    val record = blank(arena, tailed = false, keyBase, keyOffset, keyLength, ListValueSize)
+    val record = blank(arena, tailed, keyBase, keyOffset, keyLength, ListValueSize)
     val value = record + HeaderSize + padded(keyLength)
     Platform.putLong(null, value, lastNode)
     Platform.putLong(null, value + 8, count)
@@ -81,20 +81,21 @@ object Record {
   }
 
   def createList(
-      arena: Arena, keyBase: AnyRef, keyOffset: Long, keyLength: Int, chain: NodeChain): Long =
-    createList(arena, keyBase, keyOffset, keyLength, chain.first, chain.last, chain.count)
+      arena: Arena, tailed: Boolean, keyBase: AnyRef, keyOffset: Long, keyLength: Int,
+      chain: NodeChain): Long =
+    createList(arena, tailed, keyBase, keyOffset, keyLength, chain.first, chain.last, chain.count)
 
   /** Makes a fresh record with one value more than `present`, a list's record or 0 for none. */
   def createAppended(
-      arena: Arena, present: Long,
+      arena: Arena, tailed: Boolean, present: Long,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int,
       valueBase: AnyRef, valueOffset: Long, valueLength: Int): Long =
     if (present == 0L) {
       val node = createNode(arena, 0L, valueBase, valueOffset, valueLength)
-      createList(arena, keyBase, keyOffset, keyLength, node, node, 1)
+      createList(arena, tailed, keyBase, keyOffset, keyLength, node, node, 1)
     } else {
       val node = createNode(arena, listLast(present), valueBase, valueOffset, valueLength)
-      createList(arena, keyBase, keyOffset, keyLength,
+      createList(arena, tailed, keyBase, keyOffset, keyLength,
         listFirst(present), node, listCount(present) + 1)
     }
 

@@ -10,6 +10,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.join._
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper._
 import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreId}
 import org.apache.spark.sql.streaming.{GroupStateTimeout, OutputMode}
+import org.apache.spark.sql.tailrace.WindowRowsExec
 import org.apache.spark.sql.types.{DataType, StructType}
 
 import tailrace.layout.time.TimeColumn
@@ -39,7 +40,7 @@ object Classifier {
   }
 
   private def nameOf(operator: StatefulOperator): String = operator match {
-    case _: StateStoreSaveExec => "aggregation"
+    case _: StateStoreSaveExec | _: WindowRowsExec => "aggregation"
     case _: SessionWindowStateStoreSaveExec => "session window aggregation"
     case _: StreamingDeduplicateExec => "deduplication"
     case _: StreamingDeduplicateWithinWatermarkExec => "deduplication within the watermark"
@@ -54,6 +55,10 @@ object Classifier {
     case save: StateStoreSaveExec =>
       byKey(save.keyExpressions, save.watermarkExpressionForEviction,
         save.eventTimeWatermarkForEviction)
+    case rows: WindowRowsExec =>
+      byKey(rows.keyExpressions, rows.watermarkExpressionForEviction,
+        rows.eventTimeWatermarkForEviction).map(_.copy(pattern = AlignedAppend,
+          reason = "aggregates that need all rows of a window, shown when it closes"))
     case session: SessionWindowStateStoreSaveExec => sessions(session)
     case dedup: StreamingDeduplicateExec =>
       byKey(dedup.keyExpressions, dedup.watermarkExpressionForEviction,

@@ -8,6 +8,8 @@ object Pattern {
   case object Update extends Pattern("update")
   /** The same, and rows fall due with event time: a window, or a time of their own. */
   case object WindowedUpdate extends Pattern("windowed update")
+  /** Rows are added to their window's, and read once, when it closes. */
+  case object AlignedAppend extends Pattern("aligned append")
   /** Rows are found by a part of their key, or in the key's order. */
   case object Range extends Pattern("range")
   /** The plan does not tell. The general layout serves every use. */

@@ -1,28 +1,50 @@
 package tailrace.spark
 
-import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
+import org.apache.spark.sql.{SparkSession, SparkSessionExtensions, classic}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.tailrace.HolisticAggregates
 
+import tailrace.errors.InvalidOption
 import tailrace.semantics.{Classifier, StoreUse}
 
-/** What `spark.sql.extensions` names: lets the stores know what the query's plan says of them. */
+/** What `spark.sql.extensions` names: reads the plan of every batch. */
 final class TailraceExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit =
     extensions.injectColumnar(session => new PlanReader(session))
 }
 
 /**
- * Sees the final plan of every batch, after Spark has given operators their ids and watermarks, and
- * leaves it as it is. What it reads goes to the tasks as local properties of this thread, which is
- * the one that starts the batch's jobs; where another one starts them, the stores know nothing and
- * scan everything.
+ * Sees the final plan of every batch, after Spark has given operators their ids and watermarks.
+ *  1. Aggregates that need all their rows get another operator (RFC 6).
+ *  2. What the plan says of the stores goes to the tasks as local properties of this thread, which
+ *     is the one that starts the batch's jobs (RFC 5). Where another one starts them, the stores
+ *     know nothing and scan everything.
  */
 private final class PlanReader(session: SparkSession) extends ColumnarRule {
+  private val layouts = new LayoutRecord(() => session.asInstanceOf[classic.SparkSession]
+    .sessionState.newHadoopConf())
+
   override def preColumnarTransitions: Rule[SparkPlan] = (plan: SparkPlan) => {
-    Classifier.read(plan).foreach { use =>
+    val replaced = if (isOurs) {
+      HolisticAggregates.replaceIn(plan, layouts.keepsRows(_, wantsRows))
+    } else {
+      plan
+    }
+    Classifier.read(replaced).foreach { use =>
       session.sparkContext.setLocalProperty(StoreUse.property(use.operator), StoreUse.encode(use))
     }
-    plan
+    replaced
+  }
+
+  private def isOurs: Boolean =
+    session.conf.get(SQLConf.STATE_STORE_PROVIDER_CLASS.key) ==
+      classOf[TailraceStateStoreProvider].getName
+
+  private def wantsRows: Boolean = session.conf.get(StoreOptions.Prefix + "holistic", "rows") match {
+    case "rows" => true
+    case "buffers" => false
+    case other => throw new InvalidOption(StoreOptions.Prefix + "holistic", other, "rows, buffers")
   }
 }

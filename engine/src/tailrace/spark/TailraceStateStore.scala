@@ -35,6 +35,7 @@ final class TailraceStateStore(
   // The family used last: operators ask for the same one many times in a row.
   private var lastName = DEFAULT_COL_FAMILY_NAME
   private var lastAccess = provider.accessFor("open", DEFAULT_COL_FAMILY_NAME)
+  private var appended = 0L
   private var rowsValidated = provider.usesColumnFamilies
   private var finalMetrics: Option[StateStoreMetrics] = None
   private var checkpoint: Option[StateStoreCheckpointInfo] = None
@@ -247,6 +248,9 @@ final class TailraceStateStore(
 
   override def hasCommitted: Boolean = phase == StorePhase.Committed
 
+  /** How many keys got at least one value more. */
+  def keysAppendedTo: Long = appended
+
   override def metrics: StateStoreMetrics =
     finalMetrics.getOrElse(StoreMetrics.of(table, meter))
 
@@ -286,10 +290,12 @@ final class TailraceStateStore(
     access.keys
   }
 
-  private def append(access: FamilyAccess, keys: KeyCodec, value: UnsafeRow): Unit =
-    access.family.append(
+  private def append(access: FamilyAccess, keys: KeyCodec, value: UnsafeRow): Unit = {
+    val first = access.family.append(
       table.memory, table.changes, keys.base, keys.offset, keys.length,
       value.getBaseObject, value.getBaseOffset, value.getSizeInBytes)
+    if (first) appended += 1
+  }
 
   private def putValues(access: FamilyAccess, keys: KeyCodec, values: Array[UnsafeRow]): Unit =
     if (values.isEmpty) {

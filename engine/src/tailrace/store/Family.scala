@@ -14,8 +14,7 @@ final class Family(
     val id: Int, val name: String, val kind: FamilyKind, budget: Budget,
     time: Option[TimeColumn] = None) {
   val layout: Layout = kind.newLayout(budget)
-  private val index: TimeIndex =
-    if (kind.multiValue) null else time.map(new TimeIndex(_, budget)).orNull
+  private val index: TimeIndex = time.map(new TimeIndex(_, budget)).orNull
 
   def ordered: OrderedLayout = layout.asInstanceOf[OrderedLayout]
 
@@ -44,24 +43,26 @@ final class Family(
     true
   }
 
-  /** Adds one value to the end of the key's list. */
+  /** Adds one value to the end of the key's list; whether it is the key's first in this batch. */
   def append(
       arena: Arena, changes: Changes,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int,
-      valueBase: AnyRef, valueOffset: Long, valueLength: Int): Unit = {
+      valueBase: AnyRef, valueOffset: Long, valueLength: Int): Boolean = {
     val present = layout.get(keyBase, keyOffset, keyLength)
     val record = Record.createAppended(
-      arena, present, keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
-    layout.put(keyBase, keyOffset, keyLength, record)
+      arena, index != null, present,
+      keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
+    putRecord(keyBase, keyOffset, keyLength, record)
     changes.add(Change.Append, id, present, record)
+    present == 0L || !Record.isFresh(present)
   }
 
   /** Replaces the key's list by these nodes, which belong to nobody else. */
   def putList(
       arena: Arena, changes: Changes,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int, chain: NodeChain): Unit = {
-    val record = Record.createList(arena, keyBase, keyOffset, keyLength, chain)
-    val replaced = layout.put(keyBase, keyOffset, keyLength, record)
+    val record = Record.createList(arena, index != null, keyBase, keyOffset, keyLength, chain)
+    val replaced = putRecord(keyBase, keyOffset, keyLength, record)
     changes.add(Change.PutList, id, replaced, record)
   }
 
@@ -115,16 +116,16 @@ final class Family(
       arena: Arena, base: AnyRef,
       keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
     val present = layout.get(base, keyOffset, keyLength)
-    layout.put(base, keyOffset, keyLength, settled(Record.createAppended(
-      arena, present, base, keyOffset, keyLength, base, valueOffset, valueLength)))
+    putRecord(base, keyOffset, keyLength, settled(Record.createAppended(
+      arena, index != null, present, base, keyOffset, keyLength, base, valueOffset, valueLength)))
     if (present != 0L) Record.free(arena, present)
   }
 
   def loadPutList(
       arena: Arena, base: AnyRef,
       keyOffset: Long, keyLength: Int, chain: NodeChain): Unit = {
-    val replaced = layout.put(base, keyOffset, keyLength,
-      settled(Record.createList(arena, base, keyOffset, keyLength, chain)))
+    val replaced = putRecord(base, keyOffset, keyLength,
+      settled(Record.createList(arena, index != null, base, keyOffset, keyLength, chain)))
     if (replaced != 0L) freeWhole(arena, replaced)
   }
 
@@ -172,8 +173,10 @@ final class Family(
     Record.nodes(record).foreach { node =>
       chain.add(null, Record.nodeValue(node), Record.nodeLength(node))
     }
-    settled(Record.createList(
-      target, null, Record.keyAddress(record), Record.keyLength(record), chain))
+    val moved = settled(Record.createList(
+      target, index != null, null, Record.keyAddress(record), Record.keyLength(record), chain))
+    if (index != null) index.relocate(record, moved)
+    moved
   }
 
   private def settled(record: Long): Long = {

@@ -32,7 +32,7 @@ _MODULES = (
 )
 _BY_NAME = {workload.name: workload for module in _MODULES for workload in module.WORKLOADS}
 _ORDER = (*_NEXMARK, "lr2", "lr4", "cm1", "cm2", "ysb", "readwrite", "update", "window-append",
-          "sessions", "dedup", "dedup-within", "join")  # fmt: skip
+          "window-median", "sessions", "dedup", "dedup-within", "join")  # fmt: skip
 
 WORKLOADS: dict[str, Workload] = {name: _BY_NAME[name] for name in _ORDER}
 

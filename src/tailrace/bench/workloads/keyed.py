@@ -1,14 +1,16 @@
-"""State and little else: ReadWrite, update, and window-append.
+"""State and little else: ReadWrite, update, window-append and window-median.
 
 Problem: a store's own cost shows best where a query does nothing but use its state.
-Answer: one aggregation each: with a payload, without, and over windows that close all the time.
+Answer: one aggregation each: with a payload, without, over windows that close all the time, and
+over one that stays open long for an aggregate that needs all its rows.
 Invariant: each event touches exactly one row of state (two in window-append, which slides by half
 of its window).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from pyspark.sql import DataFrame
@@ -45,6 +47,17 @@ def _window_append(source: Source, query: QueryOptions) -> DataFrame:
     )
 
 
+def _window_median(source: Source, query: QueryOptions) -> DataFrame:
+    """Of doubles that hardly ever come twice."""
+    return (
+        source.table("event")
+        .withWatermark("time", seconds(query.delay))
+        .groupBy(F.window("time", seconds(query.window)), "key")
+        .agg(F.median(F.col("value") / F.lit(3.0)).alias("median"))
+        .select("window.start", "window.end", "key", "median")
+    )
+
+
 def _expected_readwrite(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:  # noqa: ARG001
     counts: Counter[int] = Counter()
     last: dict[int, str] = {}
@@ -69,6 +82,14 @@ def _expected_window_append(recorded: Recorded, query: QueryOptions) -> Iterator
         for start in window_starts(time, query.window, query.slide):
             counts[start, start + query.window * SECOND, key] += 1
     return ((*key, count) for key, count in counts.items())
+
+
+def _expected_window_median(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:
+    values: dict[Row, list[float]] = defaultdict(list)
+    for time, key, value in recorded.rows("event", "time", "key", "value"):
+        (start,) = window_starts(time, query.window)
+        values[start, start + query.window * SECOND, key].append(value / 3.0)
+    return ((*key, statistics.median(found)) for key, found in values.items())
 
 
 READWRITE = Workload(
@@ -103,4 +124,17 @@ WINDOW_APPEND = Workload(
     time="start",
     seconds_per_batch=1,
 )
-WORKLOADS = (READWRITE, UPDATE, WINDOW_APPEND)
+WINDOW_MEDIAN = Workload(
+    name="window-median",
+    title="Window-median: the median of each key's values, over windows of 200 batches",
+    patterns=(Pattern.ALIGNED_APPEND,),
+    events=KeyedOptions(keys=1_000, values=1 << 40),
+    build=_window_median,
+    output_mode="append",
+    reference=_expected_window_median,
+    query=QueryOptions(window=200, slide=200),
+    time="start",
+    rows_per_batch=50_000,
+    seconds_per_batch=1,
+)
+WORKLOADS = (READWRITE, UPDATE, WINDOW_APPEND, WINDOW_MEDIAN)
