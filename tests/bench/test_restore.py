@@ -30,6 +30,8 @@ def test_every_store_comes_back_with_its_state(spark: SparkSession, tmp_path: Pa
     assert set(stores) == {"rocksdb", "tailrace"}
     assert all(len(measured["seconds"]) == 2 for measured in stores.values())
     assert len(stores["tailrace"]["load_seconds_summed_over_tasks"]) == 2
+    assert all(len(measured["crash_seconds"]) == 2 for measured in stores.values())
+    assert "after a crash" in restore.conclusion(found)
     assert "200 keys" in restore.conclusion(found)
 
 

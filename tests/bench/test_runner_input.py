@@ -101,6 +101,11 @@ def test_a_suite_has_sizes_of_its_own() -> None:
     assert alone.jobs[0].rows == alone.jobs[0].workload.rows_per_batch
 
 
+def test_misa_has_the_papers_partitions() -> None:
+    assert planned("misa").partitions == 8
+    assert planned("misa", "--partitions", "3").partitions == 3
+
+
 def test_what_was_given_goes_before_the_sizes_of_a_suite() -> None:
     plan = planned("q5", "--suite", "flowkv", "--rows", "7", "--batches", "3", "--warmup", "0")
     assert (plan.jobs[0].rows, plan.batches, plan.warmup, plan.rounds) == (7, 3, 0, SUITE.rounds)

@@ -8,10 +8,23 @@ Invariant: the output of every batch is RocksDB's, and the last state of each gr
 batch result over the same rows.
 """
 
+import pytest
 from pyspark.sql import functions as F
 
 from .data import events
-from .harness import AGGREGATION_FORMAT_CONF, Case, check, parametrize
+from .harness import (
+    AGGREGATION_FORMAT_CONF,
+    ROCKSDB,
+    TAILRACE,
+    Case,
+    await_end,
+    canonical_rows,
+    check,
+    new_session,
+    parametrize,
+    start_query,
+    write_steps,
+)
 
 
 def counted(by):
@@ -215,3 +228,28 @@ CASES = [
 @parametrize(CASES)
 def test_aggregation(spark, case, tmp_path):
     check(spark, case, tmp_path)
+
+
+@pytest.mark.parametrize("build", [counted(["key"]), counted(["place", "flag"])])
+def test_both_ways_of_merging_share_the_state(spark, build, tmp_path):
+    """Complete mode runs Spark's operators, update mode one of ours, from the same checkpoint."""
+    shown = {}
+    for provider in (ROCKSDB, TAILRACE):
+        batches = []
+        for number, mode in enumerate(("complete", "update", "complete", "update")):
+            case = Case("both", mode, build, SIMPLE)
+            session = new_session(spark, provider, {})
+            write_steps(case, tmp_path / provider, number, number + 1)
+            query = start_query(
+                session,
+                case,
+                tmp_path / provider,
+                lambda batch, _, batches=batches: batches.append(canonical_rows(batch.collect())),
+            )
+            await_end(query)
+            plan = spark._jvm.org.apache.spark.sql.tailrace.StreamingPlan.ofQuery(query._jsq)
+            merges = "MergeState" in plan.get().toString()
+            assert merges == (mode == "update" and provider == TAILRACE)
+        shown[provider] = batches
+    assert len(shown[TAILRACE]) == 4
+    assert shown[TAILRACE] == shown[ROCKSDB]

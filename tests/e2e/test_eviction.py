@@ -15,10 +15,8 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-import tailrace
-
 from .data import Stream, moment
-from .harness import JOIN_FORMAT_CONF, TAILRACE, Case, check, collecting_sink, new_session, run
+from .harness import JOIN_FORMAT_CONF, TAILRACE, Case, check, collecting_sink, run
 
 SCHEMA = "key STRING, time TIMESTAMP"
 DELAY_SECONDS = 3_600
@@ -166,12 +164,3 @@ def test_without_the_plan_everything_is_looked_at(spark, tmp_path):
     live, removed, scanned = seen(run(spark, CASES[0], TAILRACE, tmp_path, sink_for=unknowing))
     assert 0 < removed < live / 2
     assert scanned > live
-
-
-def test_explain_tells_the_pattern(spark, capsys):
-    session = new_session(spark, TAILRACE, {})
-    events = session.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
-    tailrace.explain(events.groupBy(F.window("timestamp", "10 seconds")).count())
-    printed = capsys.readouterr().out
-    assert "windowed update" in printed
-    assert "the key has the event time window" in printed

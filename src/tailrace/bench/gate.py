@@ -43,10 +43,14 @@ class Gate:
         self.admitted = int(self._gate.admit(rows))
         return self.admitted
 
-    def wait(self, end: int, check: Callable[[], None], millis: int = 250) -> Turn:
+    def await_end(self, end: int, check: Callable[[], None], millis: int = 250) -> None:
         """Waits for the end of a batch; `check` is called again and again, and may raise."""
         while not self._gate.awaitDone(end, millis):
             check()
+
+    def wait(self, end: int, check: Callable[[], None], millis: int = 250) -> Turn:
+        """The same for a batch that this gate has let through, and what it took."""
+        self.await_end(end, check, millis)
         waited, took = str(self._gate.turn(end)).split()
         return Turn(end, int(waited) / 1e9, int(took) / 1e9)
 

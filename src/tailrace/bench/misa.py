@@ -16,6 +16,7 @@ from tailrace.bench.workloads import SUITES, WORKLOADS
 
 RATES = (1_500, 2_500)
 TRIGGERS = (3.0,)
+PARTITIONS = 8
 SPREAD = 0.1
 """The paper gives no variance; a tenth of the mean is our choice."""
 

@@ -11,10 +11,15 @@ The same with next to no state is measured beside it: what is left of the differ
 A store that opens its files and reads them only when a key is asked for shows that in the first
 batch, so the size of that batch is a choice (`--rows`): small for the bare load, large for back to
 work.
+
+After a crash there is one thing more to do: the batch that was under way runs again. A crash is a
+copy of the checkpoint, taken in the middle of a batch, commit log first; the time counts from
+`start()` on the copy until that batch is committed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import statistics
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
 
 KIND = "tailrace-restore"
 SMALLEST = 1_000
+CRASHES = 5
+"""So often a crash is tried that should happen in the middle of a batch."""
 LOAD_METRICS = {"tailrace": "tailraceLoadTime", "rocksdb": "rocksdbLoadLatency"}
 
 
@@ -56,6 +63,7 @@ class Restartable:
     folder: Path
     confs: dict[str, str]
     seconds: list[float] = field(default_factory=list)
+    crash_seconds: list[float] = field(default_factory=list)
     load_seconds: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -102,33 +110,100 @@ class Restartable:
             self.load_seconds.append(loads[0] / 1000)
         return took
 
+    def crash(self) -> Path:
+        """Copies what a crash in the middle of a batch would leave."""
+        left = self.folder.with_name(f"{self.folder.name}-crash")
+        query = self._start()
+        self._let_through(query, self.rows)
+        for _ in range(CRASHES):
+            drain(self.spark, query=query)
+            number = max(_logged(self.folder / "commits")) + 1
+            end = self._gate.admit(self.rows)
+            while number not in _logged(self.folder / "offsets"):
+                self._check(query)
+                time.sleep(0.001)
+            self._copy(left)
+            self._gate.wait(end, lambda: self._check(query))
+            if number not in _logged(left / "commits"):
+                break
+            shutil.rmtree(left)  # the batch was over before the copy began
+        query.stop()
+        drain(self.spark, query=query)
+        if not left.exists():
+            raise BenchError(
+                f"The crash of {self.store.title} came too late {CRASHES} times.",
+                "The batch was over before the checkpoint was copied.",
+                "Give it more to do: a larger --rows.",
+            )
+        return left
+
+    def _copy(self, left: Path) -> None:
+        """In an order in which nothing that is copied needs what is not."""
+        for part in ("commits", "offsets"):
+            shutil.copytree(self.folder / part, left / part, copy_function=_copy_if_there)
+        shutil.copytree(
+            self.folder,
+            left,
+            dirs_exist_ok=True,
+            ignore=lambda _, names: {"commits", "offsets"} & set(names),
+            copy_function=_copy_if_there,
+        )
+
+    def restart_after(self, crash: Path) -> float:
+        """Starts the query on a copy of what the crash left, until its batch is committed."""
+        folder = crash.with_name(f"{crash.name}-{len(self.crash_seconds)}")
+        shutil.copytree(crash, folder)
+        gate = Gate(self.spark, folder.name)
+        started = time.monotonic()
+        query = self._start(folder)
+        gate.await_end(gate.admit(self._gate.admitted), lambda: self._check(query))
+        took = time.monotonic() - started
+        query.stop()
+        drain(self.spark, query=query)
+        gate.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        self.crash_seconds.append(took)
+        return took
+
     def close(self) -> None:
         self._gate.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _start(self) -> StreamingQuery:
+    def _start(self, folder: Path | None = None) -> StreamingQuery:
+        folder = folder or self.folder
         session = session_for(self.spark, self.store, self.confs)
         events = PreloadedKeys(keys=self.keys)
-        source = gated_events(session, events, self.folder.name, self.partitions)
+        source = gated_events(session, events, folder.name, self.partitions)
         workload = WORKLOADS["update"]
         return (
             workload.build(source, workload.query)
             .writeStream.format("noop")
             .outputMode(workload.output_mode)
-            .option("checkpointLocation", self.folder.as_uri())
+            .option("checkpointLocation", folder.as_uri())
             .start()
         )
 
     def _let_through(self, query: StreamingQuery, rows: int) -> None:
-        def check() -> None:
-            if not query.isActive:
-                raise BenchError(
-                    f"The query on {self.store.title} failed.",
-                    str(query.exception()),
-                    "Use fewer --keys or a larger --memory.",
-                )
+        self._gate.wait(self._gate.admit(rows), lambda: self._check(query))
 
-        self._gate.wait(self._gate.admit(rows), check)
+    def _check(self, query: StreamingQuery) -> None:
+        if not query.isActive:
+            raise BenchError(
+                f"The query on {self.store.title} failed.",
+                str(query.exception()),
+                "Use fewer --keys or a larger --memory.",
+            )
+
+
+def _logged(log: Path) -> set[int]:
+    return (
+        {int(path.name) for path in log.iterdir() if path.name.isdigit()} if log.is_dir() else set()
+    )
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # a temporary file that was renamed meanwhile
+        shutil.copy2(source, target)
 
 
 def run(
@@ -182,11 +257,20 @@ def measure(
                 if repeat == 0:  # the first time pays for code that was never run before
                     entrant.seconds.clear()
                     entrant.load_seconds.clear()
+        crashes = [entrant.crash() for entrant in entrants]
+        for repeat in range(repeats + 1):
+            for entrant, crash in zip(entrants, crashes, strict=True):
+                took = entrant.restart_after(crash)
+                screen.say(f"{size:,} keys after a crash, {entrant.store.title}: {took:.2f} s")
+                if repeat == 0:
+                    entrant.crash_seconds.clear()
         found["sizes"][str(size)] = {
             entrant.store.name: {
                 "title": entrant.store.title,
                 "seconds": entrant.seconds,
                 "median_seconds": statistics.median(entrant.seconds),
+                "crash_seconds": entrant.crash_seconds,
+                "crash_median_seconds": statistics.median(entrant.crash_seconds),
                 "load_seconds_summed_over_tasks": entrant.load_seconds,
             }
             for entrant in entrants
@@ -206,7 +290,10 @@ def conclusion(found: dict[str, Any]) -> str:
         )
         for measured in stores.values():
             spread = f"{min(measured['seconds']):.2f} to {max(measured['seconds']):.2f}"
+            crash = measured["crash_seconds"]
             lines.append(
                 f"  {measured['title']:20} {measured['median_seconds']:6.2f} s   ({spread})"
+                f"   after a crash {measured['crash_median_seconds']:6.2f} s"
+                f"   ({min(crash):.2f} to {max(crash):.2f})"
             )
     return "\n".join(lines)

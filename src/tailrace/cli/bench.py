@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="turns into which the batches are cut (default: 5; 2 in a suite)")  # fmt: skip
     add("--trigger", type=float, help="seconds between batches of an open loop (default: 1)")
     add("--keys", type=int, help="different keys, where the workload has a choice")
-    add("--partitions", type=int, help="shuffle partitions (default: the cores)")
+    add("--partitions", type=int, help="shuffle partitions (default: the cores; 8 in misa)")
     add("--option", action="append", default=[], metavar="KEY=VALUE",
         help="an option of the workload's events or query; can be given often")  # fmt: skip
     add("--repeat", type=int, default=1, help="runs of the whole comparison (default: 1)")
@@ -147,12 +147,14 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     stores = arguments.stores
     baselines: list[str] = list(arguments.baseline)
     remote = arguments.remote
+    partitions = cores()
     if special == "misa":
         from tailrace.bench import misa
 
         stores = stores or "rocksdb,rocksdb-changelog,tailrace"
         baselines = baselines or ["zstream", "async-checkpoint"]
         remote = remote or misa.REMOTE
+        partitions = misa.PARTITIONS
     if special == "growth":
         stores = stores or "rocksdb-changelog,tailrace,none"
     if arguments.rows is not None and arguments.rate is not None:
@@ -178,7 +180,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         warmup=_given(arguments.warmup, usual.warmup),
         rounds=min(rounds, batches) if batches > 0 else rounds,
         repeat=arguments.repeat,
-        partitions=_given(arguments.partitions, cores()),
+        partitions=_given(arguments.partitions, partitions),
         cores=arguments.cores or cores(),
         memory=arguments.memory,
         seed=arguments.seed,

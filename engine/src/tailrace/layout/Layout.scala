@@ -22,6 +22,10 @@ trait Layout {
   /** Makes `record`, which has this key, the key's record. Returns the one it replaces, or 0. */
   def put(base: AnyRef, offset: Long, length: Int, record: Long): Long
 
+  /** As `put`, right after `get` has given `found` for the same key: nothing is looked up again. */
+  def putAfterGet(base: AnyRef, offset: Long, length: Int, found: Long, record: Long): Unit =
+    put(base, offset, length, record)
+
   /** Prepares an empty layout for this many records: it need not grow on the way there. */
   def reserve(records: Long): Unit = {}
 

@@ -10,7 +10,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.join._
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper._
 import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreId}
 import org.apache.spark.sql.streaming.{GroupStateTimeout, OutputMode}
-import org.apache.spark.sql.tailrace.WindowRowsExec
+import org.apache.spark.sql.tailrace.{MergeStateExec, WindowRowsExec}
 import org.apache.spark.sql.types.{DataType, StructType}
 
 import tailrace.layout.time.TimeColumn
@@ -40,7 +40,7 @@ object Classifier {
   }
 
   private def nameOf(operator: StatefulOperator): String = operator match {
-    case _: StateStoreSaveExec | _: WindowRowsExec => "aggregation"
+    case _: StateStoreSaveExec | _: MergeStateExec | _: WindowRowsExec => "aggregation"
     case _: SessionWindowStateStoreSaveExec => "session window aggregation"
     case _: StreamingDeduplicateExec => "deduplication"
     case _: StreamingDeduplicateWithinWatermarkExec => "deduplication within the watermark"
@@ -52,6 +52,9 @@ object Classifier {
   private def storesOf(operator: StatefulOperator): Seq[StoreUse] = operator match {
     case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) =>
       Seq(only(Update, "complete mode: every batch shows all rows", None, None))
+    case merge: MergeStateExec =>
+      byKey(merge.keyExpressions, merge.watermarkExpressionForEviction,
+        merge.eventTimeWatermarkForEviction)
     case save: StateStoreSaveExec =>
       byKey(save.keyExpressions, save.watermarkExpressionForEviction,
         save.eventTimeWatermarkForEviction)

@@ -4,7 +4,7 @@ import org.apache.spark.sql.{SparkSession, SparkSessionExtensions, classic}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.tailrace.HolisticAggregates
+import org.apache.spark.sql.tailrace.{HolisticAggregates, MergedAggregates}
 
 import tailrace.errors.InvalidOption
 import tailrace.semantics.{Classifier, StoreUse}
@@ -17,7 +17,8 @@ final class TailraceExtensions extends (SparkSessionExtensions => Unit) {
 
 /**
  * Sees the final plan of every batch, after Spark has given operators their ids and watermarks.
- *  1. Aggregates that need all their rows get another operator (RFC 6).
+ *  1. Aggregates that need all their rows get another operator (RFC 6), and most others one that
+ *     looks each key up once (RFC 7).
  *  2. What the plan says of the stores goes to the tasks as local properties of this thread, which
  *     is the one that starts the batch's jobs (RFC 5). Where another one starts them, the stores
  *     know nothing and scan everything.
@@ -28,7 +29,8 @@ private final class PlanReader(session: SparkSession) extends ColumnarRule {
 
   override def preColumnarTransitions: Rule[SparkPlan] = (plan: SparkPlan) => {
     val replaced = if (isOurs) {
-      HolisticAggregates.replaceIn(plan, layouts.keepsRows(_, wantsRows))
+      MergedAggregates.replaceIn(
+        HolisticAggregates.replaceIn(plan, layouts.keepsRows(_, wantsRows)))
     } else {
       plan
     }

@@ -132,6 +132,24 @@ final class TailraceStateStore(
     meter.puts.stop(started)
   }
 
+  /**
+   * Replaces the key's value by what `change` makes of it (null: there is none), with one look-up.
+   * Returns the new value, whose bytes `change` still owns.
+   */
+  def update(key: UnsafeRow, change: UnsafeRow => UnsafeRow): UnsafeRow = {
+    val started = meter.puts.start()
+    val access = updatedFamily("update", DEFAULT_COL_FAMILY_NAME)
+    val keys = encoded(access, key)
+    val found = access.family.layout.get(keys.base, keys.offset, keys.length)
+    val value = change(access.valueOf(found))
+    access.family.putAfterGet(
+      table.memory, table.changes, keys.base, keys.offset, keys.length, found,
+      value.getBaseObject, value.getBaseOffset, value.getSizeInBytes)
+    meter.puts.stop(started)
+    if (!rowsValidated) validate(key, value)
+    value
+  }
+
   override def putList(key: UnsafeRow, values: Array[UnsafeRow], familyName: String): Unit = {
     val started = meter.puts.start()
     val access = updatedList("putList", familyName)

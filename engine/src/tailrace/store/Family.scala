@@ -30,9 +30,24 @@ final class Family(
       valueBase: AnyRef, valueOffset: Long, valueLength: Int): Unit = {
     val record = Record.create(
       arena, index != null, keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
-    val replaced = putRecord(keyBase, keyOffset, keyLength, record)
+    changed(changes, putRecord(keyBase, keyOffset, keyLength, record), record)
+  }
+
+  private def changed(changes: Changes, replaced: Long, record: Long): Unit = {
     if (replaced != 0L && Record.isFresh(replaced)) Record.markSuperseded(replaced)
     changes.add(Change.Put, id, replaced, record)
+  }
+
+  /** As `put`, right after `layout.get` has given `found` for the same key. */
+  def putAfterGet(
+      arena: Arena, changes: Changes,
+      keyBase: AnyRef, keyOffset: Long, keyLength: Int, found: Long,
+      valueBase: AnyRef, valueOffset: Long, valueLength: Int): Unit = {
+    val record = Record.create(
+      arena, index != null, keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
+    layout.putAfterGet(keyBase, keyOffset, keyLength, found, record)
+    indexed(found, record)
+    changed(changes, found, record)
   }
 
   def remove(changes: Changes, keyBase: AnyRef, keyOffset: Long, keyLength: Int): Boolean = {
@@ -147,10 +162,12 @@ final class Family(
 
   private def putRecord(base: AnyRef, offset: Long, length: Int, record: Long): Long = {
     val replaced = layout.put(base, offset, length, record)
-    if (index != null) {
-      if (replaced == 0L) index.add(record) else index.replace(replaced, record)
-    }
+    indexed(replaced, record)
     replaced
+  }
+
+  private def indexed(replaced: Long, record: Long): Unit = if (index != null) {
+    if (replaced == 0L) index.add(record) else index.replace(replaced, record)
   }
 
   private def removeRecord(base: AnyRef, offset: Long, length: Int): Long = {

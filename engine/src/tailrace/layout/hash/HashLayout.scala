@@ -19,6 +19,7 @@ final class HashLayout(budget: Budget) extends Layout {
   private var depth = 0
   private var directory = Array(new Segment(budget, 0, Segment.InitialCapacity))
   private var entries = 0L
+  private var askedHash = 0L // of the last `get`; its segment remembers the slot
 
   override def size: Long = entries
 
@@ -29,8 +30,19 @@ final class HashLayout(budget: Budget) extends Layout {
   }
 
   override def get(base: AnyRef, offset: Long, length: Int): Long = {
-    val hash = hashOf(base, offset, length)
-    directory(indexOf(hash)).find(hash, base, offset, length)
+    askedHash = hashOf(base, offset, length)
+    directory(indexOf(askedHash)).find(askedHash, base, offset, length)
+  }
+
+  override def putAfterGet(
+      base: AnyRef, offset: Long, length: Int, found: Long, record: Long): Unit = {
+    val segment = directory(indexOf(askedHash))
+    if (found != 0L) {
+      segment.replaceFound(record)
+    } else {
+      insert(segment, askedHash, base, offset, length, record)
+      entries += 1
+    }
   }
 
   override def put(base: AnyRef, offset: Long, length: Int, record: Long): Long = {

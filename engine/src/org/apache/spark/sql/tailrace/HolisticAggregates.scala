@@ -3,7 +3,7 @@ package org.apache.spark.sql.tailrace
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet}
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
-import org.apache.spark.sql.execution.{ProjectExec, SortExec, SparkPlan}
+import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
 import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, SortAggregateExec}
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.execution.streaming.operators.stateful._
@@ -24,6 +24,8 @@ import org.apache.spark.sql.types.MetadataBuilder
  * }}}
  */
 object HolisticAggregates {
+  import StreamingAggregation.below
+
   /** @param wanted whether this operator is to be replaced, if it can be */
   def replaceIn(plan: SparkPlan, wanted: StatefulOperatorStateInfo => Boolean): SparkPlan =
     plan.transformUp {
@@ -40,30 +42,17 @@ object HolisticAggregates {
           initialInputBufferOffset = 0, last.resultExpressions, kept)
     }
 
-  /** An aggregation as Spark plans it, if it is holistic and shown when windows close. */
+  /** A holistic aggregation that is shown when windows close. */
   private object Aggregation {
     def unapply(plan: SparkPlan): Option[
-        (BaseAggregateExec, StateStoreSaveExec, ShuffleExchangeExec, BaseAggregateExec)] =
-      plan match {
-        case last: BaseAggregateExec => for {
-          save <- child(last).collect { case save: StateStoreSaveExec => save }
-          if save.stateInfo.isDefined && save.outputMode.contains(OutputMode.Append())
-          if last.aggregateExpressions.exists(each => isHolistic(each.aggregateFunction))
-          merged <- child(save).collect { case merge: BaseAggregateExec => merge }
-          restore <- child(merged).collect { case restore: StateStoreRestoreExec => restore }
-          merging <- child(restore).collect { case merge: BaseAggregateExec => merge }
-          exchange <- child(merging).collect { case exchange: ShuffleExchangeExec => exchange }
-          first <- child(exchange).collect { case first: BaseAggregateExec => first }
-          if first.aggregateExpressions.forall(_.mode == Partial) && columnsOf(first).nonEmpty
-        } yield (last, save, exchange, first)
-        case _ => None
-      }
-
-    private def child(plan: SparkPlan): Option[SparkPlan] = plan.children match {
-      case Seq(sort: SortExec) => Some(sort.child)
-      case Seq(only) => Some(only)
-      case _ => None
-    }
+        (BaseAggregateExec, StateStoreSaveExec, ShuffleExchangeExec, BaseAggregateExec)] = for {
+      found <- StreamingAggregation.of(plan)
+      if found.save.outputMode.contains(OutputMode.Append())
+      if found.last.aggregateExpressions.exists(each => isHolistic(each.aggregateFunction))
+      exchange <- below(found.merging).collect { case exchange: ShuffleExchangeExec => exchange }
+      first <- below(exchange).collect { case first: BaseAggregateExec => first }
+      if first.aggregateExpressions.forall(_.mode == Partial) && columnsOf(first).nonEmpty
+    } yield (found.last, found.save, exchange, first)
   }
 
   /** What the aggregates read, besides the grouping columns. */

@@ -79,6 +79,8 @@ case class WindowRowsExec(
     private val started = System.nanoTime()
     private val isClosed = watermarkPredicateForKeysForEviction.get
     private val candidates = store.iterator()
+    private val removed = longMetric("numRemovedStateRows")
+    private val shown = longMetric("numOutputRows")
     private val joined = new JoinedRow
     private var values: Iterator[UnsafeRow] = Iterator.empty
     private var key: UnsafeRow = _
@@ -100,8 +102,8 @@ case class WindowRowsExec(
           key = candidate.copy()
           values = store.valuesIterator(key)
           store.remove(key)
-          longMetric("numRemovedStateRows") += 1
-          longMetric("numOutputRows") += 1
+          removed += 1
+          shown += 1
           return true
         }
       }

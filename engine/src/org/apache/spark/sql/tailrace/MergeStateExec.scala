@@ -1,0 +1,182 @@
+package org.apache.spark.sql.tailrace
+
+import java.util.concurrent.TimeUnit.NANOSECONDS
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.analysis.WidenStatefulOpNullability
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.DeclarativeAggregate
+import org.apache.spark.sql.catalyst.expressions.codegen.GenerateUnsafeRowJoiner
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.streaming.OutputMode
+import org.apache.spark.sql.types.{StructField, StructType}
+import org.apache.spark.util.NextIterator
+
+import tailrace.spark.TailraceStateStore
+
+/**
+ * Merges the intermediate results of a batch into the state, each key with one look-up: what Spark
+ * does with three operators, which read every key, aggregate what was read with what is new in a
+ * hash table of their own, and look every key up again to write it (RFC 7).
+ *
+ * The state is the same as with Spark's operators, byte for byte: a query may change between the two
+ * from one run to the next.
+ *
+ * @param keyExpressions the grouping columns; the child's other columns are intermediate results
+ * @param functions      what merges them, in their order
+ */
+case class MergeStateExec(
+    keyExpressions: Seq[Attribute],
+    functions: Seq[DeclarativeAggregate],
+    stateInfo: Option[StatefulOperatorStateInfo],
+    outputMode: OutputMode,
+    eventTimeWatermarkForLateEvents: Option[Long],
+    eventTimeWatermarkForEviction: Option[Long],
+    child: SparkPlan)
+  extends UnaryExecNode with StateStoreWriter with WatermarkSupport {
+
+  private def bufferAttributes: Seq[Attribute] = child.output.drop(keyExpressions.length)
+
+  override def output: Seq[Attribute] =
+    WidenStatefulOpNullability.widenOutputForStatefulOp(child.output)
+
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+
+  override def shortName: String = StatefulOperatorsUtils.STATE_STORE_SAVE_EXEC_OP_NAME
+
+  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean =
+    eventTimeWatermarkForEviction.exists(newInputWatermark > _)
+
+  /** Spark has validated the operator that this one was put in the place of. */
+  override def validateAndMaybeEvolveStateSchema(
+      hadoopConf: Configuration, batchId: Long,
+      stateSchemaVersion: Int): List[StateSchemaValidationResult] = Nil
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    metrics // forces their making on the driver
+    val keySchema = schemaOf(keyExpressions)
+    child.execute().mapPartitionsWithStateStore(
+      getStateInfo, keySchema, schemaOf(bufferAttributes), NoPrefixKeyStateEncoderSpec(keySchema),
+      session.sessionState, Some(session.streams.stateStoreCoordinator)) { (store, rows) =>
+      val merge = new Merge(store.asInstanceOf[TailraceStateStore])
+      val timely = watermarkPredicateForDataForLateEvents.fold(rows)(
+        applyRemovingRowsOlderThanWatermark(rows, _))
+      if (outputMode == OutputMode.Append()) shownWhenClosed(merge, timely)
+      else shownAtOnce(merge, timely)
+    }
+  }
+
+  private def schemaOf(columns: Seq[Attribute]): StructType =
+    WidenStatefulOpNullability.widenStateSchema(StructType(columns.map(column =>
+      StructField(column.name, column.dataType, column.nullable, column.metadata))))
+
+  /** One key after the other; rows that come out are used again by the next. */
+  private final class Merge(val store: TailraceStateStore) {
+    private val keyOf = UnsafeProjection.create(keyExpressions, child.output)
+    private val buffersOf = UnsafeProjection.create(bufferAttributes, child.output)
+    // Spark merges what is old into what is new, in this order.
+    private val merged = UnsafeProjection.create(
+      functions.flatMap(_.mergeExpressions),
+      functions.flatMap(_.aggBufferAttributes) ++ functions.flatMap(_.inputAggBufferAttributes))
+    private val both = new JoinedRow
+    private val joiner =
+      GenerateUnsafeRowJoiner.create(schemaOf(keyExpressions), schemaOf(bufferAttributes))
+
+    private val updated = longMetric("numUpdatedStateRows")
+    private var key: UnsafeRow = _
+    private var fresh: UnsafeRow = _
+    private var buffers: UnsafeRow = _
+    private val change = (before: UnsafeRow) =>
+      if (before == null) fresh else merged(both(fresh, before))
+
+    def add(row: InternalRow): Unit = {
+      key = keyOf(row)
+      fresh = buffersOf(row)
+      buffers = store.update(key, change)
+      updated += 1
+    }
+
+    /** The key that was added last, and its new intermediate results. */
+    def last: UnsafeRow = joiner.join(key, buffers)
+
+    def row(pair: UnsafeRowPair): UnsafeRow = joiner.join(pair.key, pair.value)
+  }
+
+  private def shownWhenClosed(merge: Merge, rows: Iterator[InternalRow]): Iterator[InternalRow] = {
+    longMetric("allUpdatesTimeMs") += timeTakenMs(rows.foreach(merge.add))
+    new NextIterator[InternalRow] {
+      private val started = System.nanoTime()
+      private val isClosed = watermarkPredicateForKeysForEviction.get
+      private val candidates = merge.store.iterator()
+      private val removed = longMetric("numRemovedStateRows")
+      private val shown = longMetric("numOutputRows")
+
+      override protected def getNext(): InternalRow = {
+        while (candidates.hasNext) {
+          val pair = candidates.next()
+          if (isClosed.eval(pair.key)) {
+            val row = merge.row(pair)
+            merge.store.remove(pair.key)
+            removed += 1
+            shown += 1
+            return row
+          }
+        }
+        finished = true
+        null
+      }
+
+      override protected def close(): Unit = {
+        longMetric("allRemovalsTimeMs") += NANOSECONDS.toMillis(System.nanoTime() - started)
+        end(merge.store)
+      }
+    }
+  }
+
+  private def shownAtOnce(merge: Merge, rows: Iterator[InternalRow]): Iterator[InternalRow] =
+    new NextIterator[InternalRow] {
+      private val started = System.nanoTime()
+      private val shown = longMetric("numOutputRows")
+
+      override protected def getNext(): InternalRow =
+        if (rows.hasNext) {
+          merge.add(rows.next())
+          shown += 1
+          merge.last
+        } else {
+          finished = true
+          null
+        }
+
+      override protected def close(): Unit = {
+        longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime() - started)
+        longMetric("allRemovalsTimeMs") += timeTakenMs(evict(merge.store))
+        end(merge.store)
+      }
+    }
+
+  private def evict(store: StateStore): Unit =
+    watermarkPredicateForKeysForEviction.foreach { isClosed =>
+      val removed = longMetric("numRemovedStateRows")
+      store.iterator().foreach { pair =>
+        if (isClosed.eval(pair.key)) {
+          store.remove(pair.key)
+          removed += 1
+        }
+      }
+    }
+
+  private def end(store: StateStore): Unit = {
+    longMetric("commitTimeMs") += timeTakenMs(store.commit())
+    setStoreMetrics(store)
+    setOperatorMetrics()
+  }
+
+  override protected def withNewChildInternal(newChild: SparkPlan): MergeStateExec =
+    copy(child = newChild)
+}

@@ -1,0 +1,43 @@
+package org.apache.spark.sql.tailrace
+
+import org.apache.spark.sql.catalyst.expressions.aggregate.DeclarativeAggregate
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.aggregate.HashAggregateExec
+import org.apache.spark.sql.streaming.OutputMode
+
+/**
+ * Problem: to add a batch to the state, Spark reads the state of every key, aggregates what it read
+ * with what is new once more, and writes every key: two look-ups, and a hash table in between.
+ *
+ * Answer: where all aggregates are declarative and what is shown is what changed or what closed, one
+ * operator merges each key in its place. See [[MergeStateExec]].
+ */
+object MergedAggregates {
+  def replaceIn(plan: SparkPlan): SparkPlan = plan.transformUp {
+    case last: HashAggregateExec =>
+      StreamingAggregation.of(last).flatMap(merged).fold[SparkPlan](last) { merge =>
+        last.withNewChildren(Seq(merge))
+      }
+  }
+
+  private def merged(found: StreamingAggregation): Option[MergeStateExec] = {
+    val functions = found.merging.aggregateExpressions.map(_.aggregateFunction).collect {
+      case declarative: DeclarativeAggregate => declarative
+    }
+    val buffers = functions.flatMap(_.inputAggBufferAttributes)
+    val suits = functions.length == found.merging.aggregateExpressions.length &&
+      buffers.nonEmpty && found.save.keyExpressions.nonEmpty &&
+      found.save.stateFormatVersion == 2 &&
+      !found.save.outputMode.contains(OutputMode.Complete()) &&
+      found.merging.isInstanceOf[HashAggregateExec] &&
+      found.merging.output.map(_.exprId) ==
+        (found.save.keyExpressions ++ buffers).map(_.exprId)
+    val save = found.save
+    if (suits) {
+      Some(MergeStateExec(save.keyExpressions, functions, save.stateInfo, save.outputMode.get,
+        save.eventTimeWatermarkForLateEvents, save.eventTimeWatermarkForEviction, found.merging))
+    } else {
+      None
+    }
+  }
+}
