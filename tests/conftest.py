@@ -20,7 +20,10 @@ __all__ = ["faults", "harness", "harness_classes", "open_provider"]
 LONG = (
     ("tests/contract/", "[rocksdb-changelog"),
     ("tests/e2e/", "restart_each"),
+    ("tests/e2e/test_eviction.py", "test_results_are_those_of_rocksdb"),
     ("tests/e2e/test_execution.py", "[full_join]"),
+    ("tests/e2e/test_holistic.py", "[many_no_key]"),
+    ("tests/e2e/test_holistic.py", "[checkpoint_ids]"),
     ("tests/e2e/test_joins.py", "format_3"),
     ("tests/e2e/test_joins.py", "format_4"),
     ("tests/e2e/test_leaving.py", ""),

@@ -39,13 +39,13 @@ def _q5(source: Source, query: QueryOptions) -> DataFrame:
 
 def _q5_append(source: Source, query: QueryOptions) -> DataFrame:
     """All auctions with the most bids are shown."""
-    most = F.array_max("auctions")["bids"]
     return (
         _bids_per_auction(source, query)
         .groupBy("window")
         .agg(F.collect_list(F.struct("bids", "auction")).alias("auctions"))
-        .withColumn("hottest", F.explode(F.filter("auctions", lambda it: it["bids"] == most)))
-        .select("window.start", "window.end", "hottest.auction", "hottest.bids")
+        .select("window", F.array_max("auctions")["bids"].alias("most"), F.explode("auctions"))
+        .where("col.bids = most")
+        .select("window.start", "window.end", "col.auction", "col.bids")
     )
 
 
