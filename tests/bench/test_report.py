@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from tailrace.bench import result
+from tailrace.bench import stores as all_stores
 from tailrace.bench.growth import jobs as growth_jobs
 from tailrace.bench.plan import Job, Plan, job
 from tailrace.bench.remote import Remote
+from tailrace.bench.report import charts, text
 from tailrace.bench.report.text import conclusion, markdown
 from tailrace.bench.runner import Outcome
 from tailrace.bench.stores import chosen
@@ -212,3 +214,8 @@ def test_a_result_without_batches_has_nothing_to_report(
     result.write(empty, tmp_path / "e.json")
     assert main(["report", str(tmp_path / "e.json")]) == 1
     assert "There is nothing to report." in capsys.readouterr().err
+
+
+def test_every_store_has_a_colour() -> None:
+    assert set(charts.COLOURS) == set(text.ORDER)
+    assert set(text.ORDER) == {*all_stores.STORES, *all_stores.BASELINES}

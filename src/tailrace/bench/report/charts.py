@@ -33,6 +33,8 @@ COLOURS = {
     "none": "#8C8C8C",
     "zstream": "#009E73",
     "async-checkpoint": "#56B4E9",
+    "tailrace-sync": "#004C76",
+    "tailrace-local": "#F0E442",
 }
 PARTS = {
     "planning": ("planning", "#B7C9D6"),

@@ -16,7 +16,8 @@ Result = Mapping[str, Any]
 Run = Mapping[str, Any]
 
 OWN = "tailrace"
-ORDER = ("rocksdb", "rocksdb-changelog", "hdfs", "zstream", "async-checkpoint", "tailrace", "none")
+ORDER = ("rocksdb", "rocksdb-changelog", "hdfs", "zstream", "async-checkpoint", "tailrace",
+         "tailrace-sync", "tailrace-local", "none")  # fmt: skip
 NOT_FASTER = 1.1
 """Below this, tailrace is said not to be faster: it is within what a machine's noise can do."""
 OTHER_WORK = 0.1
