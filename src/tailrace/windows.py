@@ -86,10 +86,7 @@ def window_apply(
 
         for frame in frames:
             for *key, rows in frame.itertuples(index=False, name=None):
-                whole = pd.DataFrame(
-                    [dict(row) if isinstance(row, dict) else row.asDict() for row in rows],
-                    columns=columns,
-                )
+                whole = pd.DataFrame(list(rows), columns=columns)
                 for name, kind in numbers.items():  # with nulls an integer is a float, as usual
                     column = pd.to_numeric(whole[name])
                     whole[name] = column if column.isna().any() else column.astype(kind)

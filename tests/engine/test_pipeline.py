@@ -139,7 +139,7 @@ def test_a_write_that_keeps_failing_is_reported_with_its_cause(pipeline: Pipelin
     pipeline.submit(0, "a", patience=1000).result()
     pipeline.order(0, ("a", 1))
     (answer,) = pipeline.wait_for("not written")
-    assert "batch 0 of /root" in answer["problem"]
+    assert "batch 0 of /checkpoint" in answer["problem"]
     assert "no answer" in answer["because"]
     assert pipeline.all("durable") == []
     assert pipeline.do("is_idle", millis=20_000)
@@ -191,7 +191,7 @@ def test_too_many_deaths_are_reported(pipeline: PipelineWorld) -> None:
     pipeline.submit(0, "a", size=900).result()
     pipeline.order(0, ("a", 1))
     (answer,) = pipeline.wait_for("not written")
-    assert "batch 0 of /root has died 4 times" in answer["problem"]
+    assert "batch 0 of /checkpoint has died 4 times" in answer["problem"]
     assert pipeline.all("durable") == []
     assert pipeline.do("is_idle", millis=20_000)
     assert pipeline.submit(1, "a", size=900).result() == 0, "its memory is free again"

@@ -94,7 +94,7 @@ private final class PipelineWorld {
 
   def execute(name: String, operation: JsonNode): JsonNode = {
     def text(field: String): String = operation.path(field).asText()
-    def batch: BatchId = BatchId("/root", text("query"), operation.path("batch").asLong())
+    def batch: BatchId = BatchId("/checkpoint", text("query"), operation.path("batch").asLong())
     name match {
       case "submit" =>
         val part = sealedBatch(operation)
@@ -202,7 +202,7 @@ private final class PipelineWorld {
   }
 
   private final class Folder extends StateFolder {
-    override def path: String = "/root/state/0/0"
+    override def path: String = "/checkpoint/state/0/0"
     override def list(): Seq[StateFolder.Entry] = Nil
     override def make(): Unit = {}
     override def open(name: String): InputStream = throw new FileNotFoundException(name)
@@ -211,7 +211,7 @@ private final class PipelineWorld {
   }
 
   private final class Target(batch: BatchId) extends PackTarget {
-    override def nameOf(pack: String): String = s"/root/state/tailrace/$pack"
+    override def nameOf(pack: String): String = s"/checkpoint/state/tailrace/$pack"
 
     override def writeLocal(pack: SealedPack): Unit = recorder.add("local copy")(
       _.put("query", batch.run).put("batch", batch.number).put("pack", pack.name))

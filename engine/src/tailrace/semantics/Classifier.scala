@@ -52,20 +52,12 @@ object Classifier {
   private def storesOf(operator: StatefulOperator): Seq[StoreUse] = operator match {
     case save: StateStoreSaveExec if save.outputMode.contains(OutputMode.Complete()) =>
       Seq(only(Update, "complete mode: every batch shows all rows", None, None))
-    case merge: MergeStateExec =>
-      byKey(merge.keyExpressions, merge.watermarkExpressionForEviction,
-        merge.eventTimeWatermarkForEviction)
-    case save: StateStoreSaveExec =>
-      byKey(save.keyExpressions, save.watermarkExpressionForEviction,
-        save.eventTimeWatermarkForEviction)
-    case rows: WindowRowsExec =>
-      byKey(rows.keyExpressions, rows.watermarkExpressionForEviction,
-        rows.eventTimeWatermarkForEviction).map(_.copy(pattern = AlignedAppend,
-          reason = "aggregates that need all rows of a window, shown when it closes"))
+    case rows: WindowRowsExec => Seq(byKey(rows).copy(pattern = AlignedAppend,
+      reason = "aggregates that need all rows of a window, shown when it closes"))
+    case merge: MergeStateExec => Seq(byKey(merge))
+    case save: StateStoreSaveExec => Seq(byKey(save))
     case session: SessionWindowStateStoreSaveExec => sessions(session)
-    case dedup: StreamingDeduplicateExec =>
-      byKey(dedup.keyExpressions, dedup.watermarkExpressionForEviction,
-        dedup.eventTimeWatermarkForEviction)
+    case dedup: StreamingDeduplicateExec => Seq(byKey(dedup))
     case dedup: StreamingDeduplicateWithinWatermarkExec =>
       Seq(only(WindowedUpdate, "a key is kept until the watermark passes its expiry",
         Some(value(columns = 1, ordinal = 0, TimeColumn.Micros)),
@@ -82,30 +74,20 @@ object Classifier {
 
   // ---- aggregation and deduplication: the time is in the key
 
-  private def byKey(
-      keys: Seq[Attribute], expression: Option[Expression],
-      watermark: Option[Long]): Seq[StoreUse] = {
-    val evicting = expression.orElse(WatermarkSupport.watermarkExpression(
+  private def byKey(operator: WatermarkSupport): StoreUse = {
+    val keys = operator.keyExpressions
+    // Before there is a watermark the column is known already, and nothing is due.
+    val evicting = operator.watermarkExpressionForEviction
+    val column = evicting.orElse(WatermarkSupport.watermarkExpression(
       WatermarkSupport.findEventTimeColumn(keys, allowMultipleEventTimeColumns = true), Some(0L)))
     val found = for {
-      (attribute, bound) <- evicting.flatMap(timeIn)
+      (attribute, bound) <- column.flatMap(attributeIn)
       ordinal = keys.indexWhere(_.exprId == attribute.exprId)
       if ordinal >= 0
-    } yield (attribute, column(attribute.dataType, inKey = true, keys.length, ordinal), bound)
-    found match {
-      case Some((attribute, time, bound)) =>
-        Seq(only(WindowedUpdate, s"the key has the event time ${attribute.name}", Some(time),
-          watermark.filter(_ => expression.isDefined).map(_ => bound)))
-      case None => Seq(only(Update, "the key has no event time: rows stay", None, None))
-    }
-  }
-
-  /** The attribute and the bound of `attribute <= bound` or `window.end <= bound`. */
-  private def timeIn(expression: Expression): Option[(Attribute, Long)] = expression match {
-    case LessThanOrEqual(attribute: Attribute, Literal(bound: Long, _)) => Some(attribute -> bound)
-    case LessThanOrEqual(GetStructField(attribute: Attribute, 1, _), Literal(bound: Long, _)) =>
-      Some(attribute -> bound)
-    case _ => None
+    } yield only(WindowedUpdate, s"the key has the event time ${attribute.name}",
+      Some(timeColumn(attribute.dataType, inKey = true, keys.length, ordinal)),
+      evicting.map(_ => bound))
+    found.getOrElse(only(Update, "the key has no event time: rows stay", None, None))
   }
 
   // ---- sessions: the end moves with every event, so it is in the value
@@ -113,14 +95,14 @@ object Classifier {
   private def sessions(session: SessionWindowStateStoreSaveExec): Seq[StoreUse] = {
     val rows = session.child.output
     val ordinal = rows.indexWhere(_.exprId == session.sessionExpression.exprId)
-    val bound = session.watermarkExpressionForEviction.flatMap(timeIn).collect {
+    val bound = session.watermarkExpressionForEviction.flatMap(attributeIn).collect {
       case (attribute, time) if attribute.exprId == session.sessionExpression.exprId => time
     }
     if (session.outputMode.contains(OutputMode.Complete()) || ordinal < 0) {
       Seq(only(Range, "sessions are found by their key; all are shown", None, None))
     } else {
       Seq(only(Range, "sessions are found by their key, and fall due at their end",
-        Some(column(session.sessionExpression.dataType, inKey = false, rows.length, ordinal)),
+        Some(timeColumn(session.sessionExpression.dataType, inKey = false, rows.length, ordinal)),
         bound))
     }
   }
@@ -169,7 +151,7 @@ object Classifier {
     predicate match {
       case Some(JoinStateKeyWatermarkPredicate(expression, _, _)) =>
         val reason = "the join's key has the event time"
-        Seq(use(Counts, boundIn(expression, keys.length), Scan.All, reason),
+        Seq(use(Counts, keyTime(expression, keys.length), Scan.All, reason),
           use(Rows, None, Scan.All, "found by key and number"))
       case Some(JoinStateValueWatermarkPredicate(expression, _, _)) =>
         val time = rowTime(expression, output, join.stateFormatVersion)
@@ -195,25 +177,32 @@ object Classifier {
   private def rowTime(
       expression: Expression, output: Seq[Attribute], format: Int): Option[(TimeColumn, Long)] =
     for {
-      (attribute, bound) <- timeIn(expression)
+      (attribute, bound) <- attributeIn(expression)
       ordinal = output.indexWhere(_.exprId == attribute.exprId)
       if ordinal >= 0
       columns = if (format == 1) output.length else output.length + 1
-    } yield column(attribute.dataType, inKey = false, columns, ordinal) -> bound
+    } yield timeColumn(attribute.dataType, inKey = false, columns, ordinal) -> bound
 
-  private def boundIn(expression: Expression, keys: Int): Option[(TimeColumn, Long)] =
-    expression match {
-      case LessThanOrEqual(key: BoundReference, Literal(bound: Long, _)) =>
-        Some(column(key.dataType, inKey = true, keys, key.ordinal) -> bound)
-      case LessThanOrEqual(GetStructField(key: BoundReference, 1, _), Literal(bound: Long, _)) =>
-        Some(column(key.dataType, inKey = true, keys, key.ordinal) -> bound)
-      case _ => None
+  private def keyTime(expression: Expression, keys: Int): Option[(TimeColumn, Long)] =
+    timeIn(expression).collect { case (key: BoundReference, bound) =>
+      timeColumn(key.dataType, inKey = true, keys, key.ordinal) -> bound
     }
 
   // ---- columns
 
+  /** The time and the bound of `time <= bound` or `window.end <= bound`, as Spark makes them. */
+  private def timeIn(expression: Expression): Option[(Expression, Long)] = expression match {
+    case LessThanOrEqual(GetStructField(window, 1, _), Literal(bound: Long, _)) =>
+      Some(window -> bound)
+    case LessThanOrEqual(time, Literal(bound: Long, _)) => Some(time -> bound)
+    case _ => None
+  }
+
+  private def attributeIn(expression: Expression): Option[(Attribute, Long)] =
+    timeIn(expression).collect { case (attribute: Attribute, bound) => attribute -> bound }
+
   /** An event time column: a time, or a window whose end counts. */
-  private def column(kind: DataType, inKey: Boolean, columns: Int, ordinal: Int): TimeColumn =
+  private def timeColumn(kind: DataType, inKey: Boolean, columns: Int, ordinal: Int): TimeColumn =
     kind match {
       case window: StructType =>
         TimeColumn(inKey, columns, ordinal, window.length, 1, NoSpecialValue, TimeColumn.Micros)

@@ -16,7 +16,7 @@ private[spark] final class LayoutRecord(conf: () => Configuration) {
   private val known = new ConcurrentHashMap[(String, Long), java.lang.Boolean]
 
   /** @param wanted the choice for an operator that has no state yet */
-  def keepsRows(info: StatefulOperatorStateInfo, wanted: Boolean): Boolean =
+  def keepsRows(info: StatefulOperatorStateInfo, wanted: => Boolean): Boolean =
     if (info.checkpointLocation.contains(LayoutRecord.NoCheckpoint)) {
       wanted
     } else {

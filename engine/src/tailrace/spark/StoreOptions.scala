@@ -17,7 +17,8 @@ final case class StoreOptions(
     gateAtRead: Boolean,
     pendingLimit: Long,
     retryTimeoutMillis: Long,
-    localDir: Option[String])
+    localDir: Option[String],
+    holisticAsRows: Boolean)
 
 object StoreOptions {
   val Prefix = "spark.sql.streaming.stateStore.tailrace."
@@ -64,6 +65,7 @@ object StoreOptions {
         JavaUtils.byteStringAsBytes),
       retryTimeoutMillis = read("retryTimeout", DefaultRetryTimeout, "a duration such as 60s")(
         millis),
-      localDir = settings.get(Prefix + "localDir"))
+      localDir = settings.get(Prefix + "localDir"),
+      holisticAsRows = choice("holistic", "rows", "buffers") == "rows")
   }
 }

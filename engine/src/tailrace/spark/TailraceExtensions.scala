@@ -3,10 +3,9 @@ package tailrace.spark
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions, classic}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
-import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf
 import org.apache.spark.sql.tailrace.{HolisticAggregates, MergedAggregates}
 
-import tailrace.errors.InvalidOption
 import tailrace.semantics.{Classifier, StoreUse}
 
 /** What `spark.sql.extensions` names: reads the plan of every batch. */
@@ -24,11 +23,11 @@ final class TailraceExtensions extends (SparkSessionExtensions => Unit) {
  *     know nothing and scan everything.
  */
 private final class PlanReader(session: SparkSession) extends ColumnarRule {
-  private val layouts = new LayoutRecord(() => session.asInstanceOf[classic.SparkSession]
-    .sessionState.newHadoopConf())
+  private def state = session.asInstanceOf[classic.SparkSession].sessionState
+  private val layouts = new LayoutRecord(() => state.newHadoopConf())
 
   override def preColumnarTransitions: Rule[SparkPlan] = (plan: SparkPlan) => {
-    val replaced = if (isOurs) {
+    val replaced = if (TailraceStateStoreProvider.isChosenIn(state.conf)) {
       MergedAggregates.replaceIn(
         HolisticAggregates.replaceIn(plan, layouts.keepsRows(_, wantsRows)))
     } else {
@@ -40,13 +39,5 @@ private final class PlanReader(session: SparkSession) extends ColumnarRule {
     replaced
   }
 
-  private def isOurs: Boolean =
-    session.conf.get(SQLConf.STATE_STORE_PROVIDER_CLASS.key) ==
-      classOf[TailraceStateStoreProvider].getName
-
-  private def wantsRows: Boolean = session.conf.get(StoreOptions.Prefix + "holistic", "rows") match {
-    case "rows" => true
-    case "buffers" => false
-    case other => throw new InvalidOption(StoreOptions.Prefix + "holistic", other, "rows, buffers")
-  }
+  private def wantsRows: Boolean = StoreOptions(new StateStoreConf(state.conf)).holisticAsRows
 }

@@ -9,6 +9,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
 import tailrace.commit.{AsynchronousCommitter, Committer, Retries, SnapshotPolicy}
@@ -341,4 +342,10 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
   override def close(): Unit = if (store != null) store.close()
 
   override def toString: String = s"TailraceStateStoreProvider[$identifier]"
+}
+
+object TailraceStateStoreProvider {
+  /** Whether queries with these settings keep their state in tailrace. */
+  def isChosenIn(conf: SQLConf): Boolean =
+    conf.stateStoreProviderClass == classOf[TailraceStateStoreProvider].getName
 }

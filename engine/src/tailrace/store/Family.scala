@@ -45,8 +45,7 @@ final class Family(
       valueBase: AnyRef, valueOffset: Long, valueLength: Int): Unit = {
     val record = Record.create(
       arena, index != null, keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
-    layout.putAfterGet(keyBase, keyOffset, keyLength, found, record)
-    indexed(found, record)
+    putFound(keyBase, keyOffset, keyLength, found, record)
     changed(changes, found, record)
   }
 
@@ -67,7 +66,7 @@ final class Family(
     val record = Record.createAppended(
       arena, index != null, present,
       keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
-    putRecord(keyBase, keyOffset, keyLength, record)
+    putFound(keyBase, keyOffset, keyLength, present, record)
     changes.add(Change.Append, id, present, record)
     present == 0L || !Record.isFresh(present)
   }
@@ -131,7 +130,7 @@ final class Family(
       arena: Arena, base: AnyRef,
       keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
     val present = layout.get(base, keyOffset, keyLength)
-    putRecord(base, keyOffset, keyLength, settled(Record.createAppended(
+    putFound(base, keyOffset, keyLength, present, settled(Record.createAppended(
       arena, index != null, present, base, keyOffset, keyLength, base, valueOffset, valueLength)))
     if (present != 0L) Record.free(arena, present)
   }
@@ -164,6 +163,13 @@ final class Family(
     val replaced = layout.put(base, offset, length, record)
     indexed(replaced, record)
     replaced
+  }
+
+  /** The same right after `layout.get` has given `found`: nothing is looked up again. */
+  private def putFound(
+      base: AnyRef, offset: Long, length: Int, found: Long, record: Long): Unit = {
+    layout.putAfterGet(base, offset, length, found, record)
+    indexed(found, record)
   }
 
   private def indexed(replaced: Long, record: Long): Unit = if (index != null) {

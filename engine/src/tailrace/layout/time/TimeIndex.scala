@@ -135,9 +135,9 @@ final class TimeIndex(val column: TimeColumn, budget: Budget) {
 
   private def bucketOf(time: Long): AddressList = {
     val id = time >> width
-    if (lastBucket == null || id != lastId) {
-      lastBucket = buckets.getOrElseUpdate(id, new AddressList(budget, FirstCapacity))
-      lastId = id
+    if (existing(id) == null) {
+      lastBucket = new AddressList(budget, FirstCapacity)
+      buckets(id) = lastBucket
     }
     lastBucket
   }

@@ -1,21 +1,15 @@
 package org.apache.spark.sql.tailrace
 
-import java.util.concurrent.TimeUnit.NANOSECONDS
-
-import org.apache.hadoop.conf.Configuration
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.analysis.WidenStatefulOpNullability
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.DeclarativeAggregate
 import org.apache.spark.sql.catalyst.expressions.codegen.GenerateUnsafeRowJoiner
-import org.apache.spark.sql.catalyst.plans.physical.Partitioning
-import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.streaming.OutputMode
-import org.apache.spark.sql.types.{StructField, StructType}
-import org.apache.spark.util.NextIterator
 
 import tailrace.spark.TailraceStateStore
 
@@ -38,24 +32,14 @@ case class MergeStateExec(
     eventTimeWatermarkForLateEvents: Option[Long],
     eventTimeWatermarkForEviction: Option[Long],
     child: SparkPlan)
-  extends UnaryExecNode with StateStoreWriter with WatermarkSupport {
+  extends InPlaceOfSave {
 
   private def bufferAttributes: Seq[Attribute] = child.output.drop(keyExpressions.length)
 
   override def output: Seq[Attribute] =
     WidenStatefulOpNullability.widenOutputForStatefulOp(child.output)
 
-  override def outputPartitioning: Partitioning = child.outputPartitioning
-
   override def shortName: String = StatefulOperatorsUtils.STATE_STORE_SAVE_EXEC_OP_NAME
-
-  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean =
-    eventTimeWatermarkForEviction.exists(newInputWatermark > _)
-
-  /** Spark has validated the operator that this one was put in the place of. */
-  override def validateAndMaybeEvolveStateSchema(
-      hadoopConf: Configuration, batchId: Long,
-      stateSchemaVersion: Int): List[StateSchemaValidationResult] = Nil
 
   override protected def doExecute(): RDD[InternalRow] = {
     metrics // forces their making on the driver
@@ -70,10 +54,6 @@ case class MergeStateExec(
       else shownAtOnce(merge, timely)
     }
   }
-
-  private def schemaOf(columns: Seq[Attribute]): StructType =
-    WidenStatefulOpNullability.widenStateSchema(StructType(columns.map(column =>
-      StructField(column.name, column.dataType, column.nullable, column.metadata))))
 
   /** One key after the other; rows that come out are used again by the next. */
   private final class Merge(val store: TailraceStateStore) {
@@ -109,73 +89,33 @@ case class MergeStateExec(
 
   private def shownWhenClosed(merge: Merge, rows: Iterator[InternalRow]): Iterator[InternalRow] = {
     longMetric("allUpdatesTimeMs") += timeTakenMs(rows.foreach(merge.add))
-    new NextIterator[InternalRow] {
-      private val started = System.nanoTime()
-      private val isClosed = watermarkPredicateForKeysForEviction.get
-      private val candidates = merge.store.iterator()
-      private val removed = longMetric("numRemovedStateRows")
-      private val shown = longMetric("numOutputRows")
-
-      override protected def getNext(): InternalRow = {
-        while (candidates.hasNext) {
-          val pair = candidates.next()
-          if (isClosed.eval(pair.key)) {
-            val row = merge.row(pair)
-            merge.store.remove(pair.key)
-            removed += 1
-            shown += 1
-            return row
-          }
-        }
-        finished = true
-        null
-      }
-
-      override protected def close(): Unit = {
-        longMetric("allRemovalsTimeMs") += NANOSECONDS.toMillis(System.nanoTime() - started)
-        end(merge.store)
-      }
+    val shown = longMetric("numOutputRows")
+    val closed = closedIn(merge.store).map { pair =>
+      val row = merge.row(pair)
+      remove(merge.store, pair.key)
+      shown += 1
+      row
     }
+    thenCommit(merge.store, closed)(longMetric("allRemovalsTimeMs") += _)
   }
 
-  private def shownAtOnce(merge: Merge, rows: Iterator[InternalRow]): Iterator[InternalRow] =
-    new NextIterator[InternalRow] {
-      private val started = System.nanoTime()
-      private val shown = longMetric("numOutputRows")
-
-      override protected def getNext(): InternalRow =
-        if (rows.hasNext) {
-          merge.add(rows.next())
-          shown += 1
-          merge.last
-        } else {
-          finished = true
-          null
-        }
-
-      override protected def close(): Unit = {
-        longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime() - started)
-        longMetric("allRemovalsTimeMs") += timeTakenMs(evict(merge.store))
-        end(merge.store)
-      }
+  private def shownAtOnce(merge: Merge, rows: Iterator[InternalRow]): Iterator[InternalRow] = {
+    val shown = longMetric("numOutputRows")
+    val changed = rows.map { row =>
+      merge.add(row)
+      shown += 1
+      merge.last
     }
+    thenCommit(merge.store, changed) { millis =>
+      longMetric("allUpdatesTimeMs") += millis
+      longMetric("allRemovalsTimeMs") += timeTakenMs(evict(merge.store))
+    }
+  }
 
   private def evict(store: StateStore): Unit =
-    watermarkPredicateForKeysForEviction.foreach { isClosed =>
-      val removed = longMetric("numRemovedStateRows")
-      store.iterator().foreach { pair =>
-        if (isClosed.eval(pair.key)) {
-          store.remove(pair.key)
-          removed += 1
-        }
-      }
+    if (watermarkPredicateForKeysForEviction.nonEmpty) {
+      closedIn(store).foreach(pair => remove(store, pair.key))
     }
-
-  private def end(store: StateStore): Unit = {
-    longMetric("commitTimeMs") += timeTakenMs(store.commit())
-    setStoreMetrics(store)
-    setOperatorMetrics()
-  }
 
   override protected def withNewChildInternal(newChild: SparkPlan): MergeStateExec =
     copy(child = newChild)

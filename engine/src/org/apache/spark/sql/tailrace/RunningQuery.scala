@@ -28,8 +28,8 @@ final class RunningQuery private (execution: StreamExecution) {
 
   /** Whether the batch that runs now keeps state in tailrace. */
   def keepsState: Boolean =
-    execution.lastExecution.sparkSession.sessionState.conf.stateStoreProviderClass ==
-      classOf[TailraceStateStoreProvider].getName &&
+    TailraceStateStoreProvider.isChosenIn(
+      execution.lastExecution.sparkSession.sessionState.conf) &&
       execution.lastExecution.executedPlan.exists(_.isInstanceOf[StateStoreWriter])
 
   /**

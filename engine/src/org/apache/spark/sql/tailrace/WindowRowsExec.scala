@@ -1,17 +1,11 @@
 package org.apache.spark.sql.tailrace
 
-import java.util.concurrent.TimeUnit.NANOSECONDS
-
-import org.apache.hadoop.conf.Configuration
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.plans.physical.Partitioning
-import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.types.{StructField, StructType}
-import org.apache.spark.util.NextIterator
 
 import tailrace.spark.TailraceStateStore
 
@@ -31,21 +25,11 @@ case class WindowRowsExec(
     eventTimeWatermarkForLateEvents: Option[Long],
     eventTimeWatermarkForEviction: Option[Long],
     child: SparkPlan)
-  extends UnaryExecNode with StateStoreWriter with WatermarkSupport {
+  extends InPlaceOfSave {
 
   override def output: Seq[Attribute] = keyExpressions ++ rowExpressions
 
-  override def outputPartitioning: Partitioning = child.outputPartitioning
-
   override def shortName: String = "tailraceWindowRows"
-
-  override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean =
-    eventTimeWatermarkForEviction.exists(newInputWatermark > _)
-
-  /** Spark has validated the operator that this one was put in the place of. */
-  override def validateAndMaybeEvolveStateSchema(
-      hadoopConf: Configuration, batchId: Long,
-      stateSchemaVersion: Int): List[StateSchemaValidationResult] = Nil
 
   override protected def doExecute(): RDD[InternalRow] = {
     metrics // forces their making on the driver
@@ -57,15 +41,12 @@ case class WindowRowsExec(
       useColumnFamilies = true, useMultipleValuesPerKey = true)(process(_, _))
   }
 
-  private def schemaOf(columns: Seq[Attribute]): StructType =
-    StructType(columns.map(column => StructField(column.name, column.dataType)))
-
   private def process(store: StateStore, rows: Iterator[InternalRow]): Iterator[InternalRow] = {
-    val started = System.nanoTime()
-    add(store, applyRemovingRowsOlderThanWatermark(rows, watermarkPredicateForDataForLateEvents.get))
+    val timely =
+      applyRemovingRowsOlderThanWatermark(rows, watermarkPredicateForDataForLateEvents.get)
+    longMetric("allUpdatesTimeMs") += timeTakenMs(add(store, timely))
     longMetric("numUpdatedStateRows") += store.asInstanceOf[TailraceStateStore].keysAppendedTo
-    longMetric("allUpdatesTimeMs") += NANOSECONDS.toMillis(System.nanoTime() - started)
-    closed(store)
+    thenCommit(store, rowsOfClosed(store))(longMetric("allRemovalsTimeMs") += _)
   }
 
   private def add(store: StateStore, rows: Iterator[InternalRow]): Unit = {
@@ -74,47 +55,16 @@ case class WindowRowsExec(
     rows.foreach(row => store.merge(keyOf(row), rowOf(row)))
   }
 
-  /** The rows of closed windows; a window is removed once its last row was taken. */
-  private def closed(store: StateStore): Iterator[InternalRow] = new NextIterator[InternalRow] {
-    private val started = System.nanoTime()
-    private val isClosed = watermarkPredicateForKeysForEviction.get
-    private val candidates = store.iterator()
-    private val removed = longMetric("numRemovedStateRows")
-    private val shown = longMetric("numOutputRows")
-    private val joined = new JoinedRow
-    private var values: Iterator[UnsafeRow] = Iterator.empty
-    private var key: UnsafeRow = _
-
-    override protected def getNext(): InternalRow = {
-      while (!values.hasNext && nextKey()) {}
-      if (values.hasNext) {
-        joined(key, values.next())
-      } else {
-        finished = true
-        null
-      }
-    }
-
-    private def nextKey(): Boolean = {
-      while (candidates.hasNext) {
-        val candidate = candidates.next().key
-        if (isClosed.eval(candidate)) {
-          key = candidate.copy()
-          values = store.valuesIterator(key)
-          store.remove(key)
-          removed += 1
-          shown += 1
-          return true
-        }
-      }
-      false
-    }
-
-    override protected def close(): Unit = {
-      longMetric("allRemovalsTimeMs") += NANOSECONDS.toMillis(System.nanoTime() - started)
-      longMetric("commitTimeMs") += timeTakenMs(store.commit())
-      setStoreMetrics(store)
-      setOperatorMetrics()
+  /** Key by key; what is removed stays readable until the task is over. */
+  private def rowsOfClosed(store: StateStore): Iterator[InternalRow] = {
+    val shown = longMetric("numOutputRows")
+    val joined = new JoinedRow
+    closedIn(store).flatMap { pair =>
+      val key = pair.key.copy()
+      val values = store.valuesIterator(key)
+      remove(store, key)
+      shown += 1
+      values.map(joined(key, _))
     }
   }
 
