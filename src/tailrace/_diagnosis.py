@@ -82,6 +82,7 @@ ENGINE_MAY_PASS = frozenset(
     {
         "tailrace.errors.WriteFailed",
         "tailrace.errors.UnreadableFile",
+        "tailrace.errors.ColdFileDamaged",
         "tailrace.errors.StoreBusy",
         "tailrace.commit.CommitFailed",
     }

@@ -36,16 +36,22 @@ def one_of(*choices: str) -> Rule:
     )
 
 
-def positive_number() -> Rule:
+def number_above(bound: float) -> Rule:
     return Rule(
-        "a number greater than 0",
-        lambda value: (
-            isinstance(value, (int, float))
-            and not isinstance(value, bool)
-            and math.isfinite(value)
-            and value > 0
-        ),
+        f"a number greater than {bound}",
+        lambda value: _is_number(value) and value > bound,
     )
+
+
+def number_in(lowest: float, highest: float) -> Rule:
+    return Rule(
+        f"a number from {lowest} to {highest}",
+        lambda value: _is_number(value) and lowest <= value <= highest,
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def integer_from(minimum: int, maximum: int = 2**31 - 1) -> Rule:
@@ -115,7 +121,7 @@ class Options:
     snapshot_ratio: float = _option(
         1.0,
         conf="snapshotRatio",
-        rule=positive_number(),
+        rule=number_above(0),
         doc="A new snapshot is written once the changes since the last one exceed this share of "
         "its size. Smaller means a faster restart, larger means fewer bytes written.",
     )
@@ -131,7 +137,30 @@ class Options:
         conf="memoryLimit",
         rule=byte_size_or_none(),
         doc="Off-heap memory for all stores of one executor process together. None: the engine "
-        "takes 70 % of the machine's memory.",
+        "takes 70 % of the machine's memory. From three quarters of it on, state moves to files "
+        "(see spill).",
+    )
+    spill: str = _option(
+        "on",
+        conf="spill",
+        rule=one_of("on", "off"),
+        doc="Whether state that does not fit into memory moves to files in local_dir. off: a query "
+        "whose state outgrows the memory limit fails.",
+    )
+    read_batch_ratio: float = _option(
+        0.02,
+        conf="readBatchRatio",
+        rule=number_in(0, 1),
+        doc="Lists of rows that have moved to files are read in batches of this share of all lists: "
+        "the one that is asked for, and those that are expected to be asked for next. 0: each by "
+        "itself.",
+    )
+    max_space_amplification: float = _option(
+        1.5,
+        conf="maxSpaceAmplification",
+        rule=number_above(1),
+        doc="How many times larger the files of state that has left memory may grow than what still "
+        "counts in them, before they are rewritten.",
     )
     lock_timeout: str = _option(
         "60s",
@@ -178,8 +207,8 @@ class Options:
         conf="localDir",
         rule=folder_or_none(),
         doc="Where an executor keeps copies of what it wrote, from which a restart on the same "
-        "machine loads. None: in the temporary folder if the checkpoint is on another machine, "
-        "no copies if it is on this one.",
+        "machine loads, and state that does not fit into memory. None: the temporary folder, and "
+        "no copies if the checkpoint is on this machine.",
     )
 
     holistic: str = _option(

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace import _jvm
 from tailrace._diagnosis import Diagnosis, Outlook, diagnose
 from tailrace.errors import OptionError, SupervisionError
-from tailrace.options import Rule, integer_from, positive_number
+from tailrace.options import Rule, integer_from, number_above
 from tailrace.session import drain
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Backoff:
     random: randomness.Random | None = None
 
     def __post_init__(self) -> None:
-        _check("first", self.first, positive_number())
+        _check("first", self.first, number_above(0))
         _check("factor", self.factor, _number("a number from 1", 1.0))
         _check("cap", self.cap, _number("a number not less than first", self.first))
         _check("jitter", self.jitter, _number("a number from 0 to 1", 0.0, 1.0))
@@ -173,7 +173,7 @@ def supervise(
     """
     _check("max_restarts", max_restarts, integer_from(0))
     _check("same_error_limit", same_error_limit, integer_from(1))
-    _check("healthy_after", healthy_after, positive_number())
+    _check("healthy_after", healthy_after, number_above(0))
     return _Supervision(
         start_query,
         max_restarts,

@@ -54,6 +54,14 @@ def sliding():
     return F.window("time", "60 seconds", "20 seconds")
 
 
+def session():
+    return F.session_window("time", "5 seconds")
+
+
+def dynamic_session():
+    return F.session_window("time", F.when(F.col("flag"), "3 seconds").otherwise("9 seconds"))
+
+
 def many(grouped):
     """Holistic aggregates among others, one with a filter, one over a grouping column."""
     return lambda s: grouped(s).agg(
@@ -84,6 +92,16 @@ CASES = [
     Case(
         "expression_key", "append",
         lambda s: many(per_window(tumbling, F.substring("key", 1, 1).alias("initial")))(s), LATE,
+    ),
+    Case("session_many", "append", many(per_window(session, "key")), ORDERLY, reference="append"),
+    Case("session_late", "append", many(per_window(session, "flag")), LATE),
+    Case("session_jumps", "append", modes(per_window(session, "place")), JUMPS),
+    Case("session_gaps", "append", lists(per_window(dynamic_session, "key")), GAPS),
+    Case("session_restarts", "append", many(per_window(dynamic_session, "key")), LATE)
+    .restarted_after_each_step(),
+    Case(
+        "session_merged_before_the_exchange", "append", many(per_window(session, "key")), ORDERLY,
+        conf={"spark.sql.streaming.sessionWindow.merge.sessions.in.local.partition": "true"},
     ),
     replace(
         Case("checkpoint_ids", "append", many(per_window(tumbling, "key")), ORDERLY),
@@ -130,6 +148,10 @@ def test_other_modes_and_aggregates_stay_as_they_are(spark):
     windows = rows.groupBy(F.window("timestamp", "10 seconds"))
     assert pattern(windows.agg(F.median("value"))) == "aligned append"
     assert pattern(windows.agg(F.median("value")), "update") == "windowed update"
+    sessions = rows.groupBy(F.session_window("timestamp", "10 seconds"), "value")
+    found = [use.pattern for use in tailrace.classify(sessions.agg(F.median("value")))]
+    assert found == ["range", "unaligned append"]
+    assert pattern(sessions.agg(F.sum("value"))) == "range"
     assert pattern(windows.agg(F.sum("value"))) == "windowed update"
     assert pattern(rows.groupBy("value").agg(F.median("value")), "complete") == "update"
     rocksdb = new_session(spark, ROCKSDB, {})

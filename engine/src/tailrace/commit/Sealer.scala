@@ -34,7 +34,7 @@ final class Sealer(codec: Codec, store: String) {
           case Change.Put => file.put(family, changes.record(index))
           case Change.Remove => file.remove(family, changes.replaced(index))
           case Change.Append => file.append(family, changes.record(index))
-          case Change.PutList => file.putList(family, changes.record(index))
+          case Change.PutList => file.putList(family, changes.record(index), Sealer.inMemory)
         }
         entries += 1
       }
@@ -63,4 +63,9 @@ final class Sealer(codec: Codec, store: String) {
       FileHeader.FamilyEntry(family.id, family.name, family.kind, rows = 0, dropped = true)
     }
   }
+}
+
+private object Sealer {
+  val inMemory: Long => Nothing = _ =>
+    throw new IllegalStateException("a list that the running batch made has left memory")
 }

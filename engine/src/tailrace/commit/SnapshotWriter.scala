@@ -3,9 +3,10 @@ package tailrace.commit
 import java.util.concurrent.{Executors, ThreadFactory}
 import java.util.concurrent.atomic.AtomicInteger
 
+import tailrace.cold.ColdRef
 import tailrace.files.{FileNames, StateFolder}
 import tailrace.format.{Codec, FileHeader, FileKind, StateFileWriter}
-import tailrace.store.Image
+import tailrace.store.{Family, Image}
 
 /**
  * Writes snapshots beside the batches, from a frozen [[tailrace.store.Image]]. A snapshot only
@@ -36,14 +37,19 @@ final class SnapshotWriter(folder: StateFolder, names: FileNames, codec: Codec, 
         var index = 0L
         while (index < part.records.size) {
           if ((index & 0xfff) == 0 && image.isCancelled) throw new SnapshotWriter.Cancelled
-          if (part.family.kind.multiValue) file.putList(part.family.id, part.records(index))
-          else file.put(part.family.id, part.records(index))
+          write(file, part.family, part.records(index))
           index += 1
         }
       }
       file.finish()
     }
   }
+
+  /** @param word a record's address, or a reference to one that has left memory */
+  private def write(file: StateFileWriter, family: Family, word: Long): Unit =
+    if (ColdRef.isCold(word)) file.put(family.id, family.readColdOnce(word))
+    else if (family.kind.multiValue) file.putList(family.id, word, family.readColdOnce)
+    else file.put(family.id, word)
 }
 
 object SnapshotWriter {

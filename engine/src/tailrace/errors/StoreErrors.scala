@@ -51,6 +51,14 @@ final class NewerFormat(val file: String, found: Int, known: Int)
     "The checkpoint was written by a newer tailrace.",
     "Install that version of tailrace, or use a new checkpoint location.")
 
+/** The checkpoint is whole; only what left this process's memory is not. */
+final class ColdFileDamaged(val file: String, offset: Long)
+  extends CheckpointError(
+    s"The file $file, to which state has moved that does not fit into memory, is damaged.",
+    s"The entry at byte $offset is not what was written there.",
+    "Restart the query: it loads its state from the checkpoint, which is not affected. If it happens " +
+      "again, check the disk, or set spark.sql.streaming.stateStore.tailrace.localDir to another.")
+
 final class BrokenLineage(val file: String, detail: String)
   extends CheckpointError(
     s"The state file $file does not belong to the chain of changes that leads to this version.",

@@ -5,6 +5,7 @@ import java.util.zip.CRC32C
 
 import org.apache.spark.unsafe.Platform
 
+import tailrace.cold.ColdEntry
 import tailrace.layout.Record
 import tailrace.store.Change
 
@@ -44,6 +45,13 @@ final class StateFileWriter(stream: OutputStream, header: FileHeader, codec: Cod
     copy(Record.valueAddress(record), value, Record.valueLength(record))
   }
 
+  /** A record that is not in memory. */
+  def put(family: Int, entry: ColdEntry): Unit = {
+    val value = startEntry(
+      Change.Put, family, entry.bytes, entry.key, entry.keyLength, entry.payloadLength)
+    Platform.copyMemory(entry.bytes, entry.payload, raw, value, entry.payloadLength.toLong)
+  }
+
   def remove(family: Int, record: Long): Unit = startEntry(Change.Remove, family, record, 0)
 
   /** The last value of the record's list, as one appended to what is there. */
@@ -53,18 +61,28 @@ final class StateFileWriter(stream: OutputStream, header: FileHeader, codec: Cod
     copy(Record.nodeValue(node), value, Record.nodeLength(node))
   }
 
-  /** The record's whole list. */
-  def putList(family: Int, record: Long): Unit = {
+  /** The record's whole list; `cold` reads those of its values that are not in memory. */
+  def putList(family: Int, record: Long, cold: Long => ColdEntry): Unit = {
     val nodes = Record.nodes(record)
-    val length = nodes.iterator.map(node => 4L + Record.nodeLength(node)).sum
+    val away = nodes.filter(Record.coldValues(_) > 0)
+      .map(node => node -> cold(Record.coldRef(node))).toMap
+    val length = nodes.iterator.map { node =>
+      away.get(node).fold(4L + Record.nodeLength(node))(_.payloadLength.toLong)
+    }.sum
     if (length > Int.MaxValue / 2) {
       throw new IllegalStateException(s"a list of $length bytes is too long for one key")
     }
     var at = startEntry(Change.PutList, family, record, length.toInt)
     nodes.foreach { node =>
-      Platform.putInt(raw, at, Record.nodeLength(node))
-      copy(Record.nodeValue(node), at + 4, Record.nodeLength(node))
-      at += 4 + Record.nodeLength(node)
+      away.get(node) match {
+        case Some(entry) => // its payload is already written as a list is
+          Platform.copyMemory(entry.bytes, entry.payload, raw, at, entry.payloadLength.toLong)
+          at += entry.payloadLength
+        case None =>
+          Platform.putInt(raw, at, Record.nodeLength(node))
+          copy(Record.nodeValue(node), at + 4, Record.nodeLength(node))
+          at += 4 + Record.nodeLength(node)
+      }
     }
   }
 
@@ -86,8 +104,13 @@ final class StateFileWriter(stream: OutputStream, header: FileHeader, codec: Cod
   }
 
   /** Makes room for an entry, writes all but its value, returns where the value goes. */
-  private def startEntry(kind: Int, family: Int, record: Long, valueLength: Int): Long = {
-    val keyLength = Record.keyLength(record)
+  private def startEntry(kind: Int, family: Int, record: Long, valueLength: Int): Long =
+    startEntry(
+      kind, family, null, Record.keyAddress(record), Record.keyLength(record), valueLength)
+
+  private def startEntry(
+      kind: Int, family: Int, keyBase: AnyRef, key: Long, keyLength: Int,
+      valueLength: Int): Long = {
     val size = EntryHeaderSize.toLong + keyLength + valueLength
     if (filled + size > BlockSize && filled > 0) writeBlock()
     if (size > raw.length) raw = new Array[Byte](Math.toIntExact(size))
@@ -96,7 +119,7 @@ final class StateFileWriter(stream: OutputStream, header: FileHeader, codec: Cod
     Platform.putShort(raw, at + 1, family.toShort)
     Platform.putInt(raw, at + 3, keyLength)
     Platform.putInt(raw, at + 7, valueLength)
-    copy(Record.keyAddress(record), at + EntryHeaderSize, keyLength)
+    Platform.copyMemory(keyBase, key, raw, at + EntryHeaderSize, keyLength.toLong)
     filled += size.toInt
     entries += 1
     at + EntryHeaderSize + keyLength

@@ -55,3 +55,12 @@ trait Layout {
 trait Cursor {
   def next(): Long
 }
+
+/** Records that have left memory, and how they are seen again (see [[tailrace.cold.ColdLog]]). */
+trait Away {
+  /** The record is in memory again, and its reference is given up. */
+  def bringBack(ref: Long): Long
+
+  /** A copy to look at, which is there until some records later. */
+  def look(ref: Long): Long
+}

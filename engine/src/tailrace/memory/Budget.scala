@@ -25,6 +25,9 @@ final class Budget(initialLimit: Long) {
 
   def limit_=(bytes: Long): Unit = limitBytes = bytes
 
+  /** Whether state should leave memory, so that the next batch has room. */
+  def isTight: Boolean = used > limitBytes * Budget.TightAt
+
   def reserve(bytes: Long): Unit = {
     val total = booked.addAndGet(bytes)
     if (total > limitBytes) {
@@ -37,6 +40,7 @@ final class Budget(initialLimit: Long) {
 }
 
 object Budget {
+  private val TightAt = 0.75
 
   /** The one budget of this process: all stores of an executor share it. */
   val process: Budget = new Budget(defaultLimit)

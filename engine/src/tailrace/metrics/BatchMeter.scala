@@ -10,6 +10,8 @@ final class BatchMeter {
   val removes = new OperationMeter
   var scans = 0L
   var scannedRows = 0L
+  var estimates = 0L
+  var estimateErrorMicros = 0L
   var loadNanos = 0L
   var loadedFiles = 0L
   var localFiles = 0L

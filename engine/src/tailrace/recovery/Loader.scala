@@ -176,9 +176,12 @@ final class Loader(
     }
     val snapshot = header.kind == FileKind.Snapshot
     val arena = table.memory
+    var entries = 0L
     reader.foreachEntry { (kind, familyId, base, key, keyLength, value, valueLength) =>
       val family = table.familyOf(familyId)
       if (family == null) throw new CorruptFile(file.name, s"it names an unknown family $familyId")
+      entries += 1
+      if ((entries & RoomMask) == 0L) table.makeRoom()
       kind match {
         case Change.Put if snapshot =>
           family.loadNew(arena, base, key, keyLength, value, valueLength)
@@ -271,6 +274,8 @@ final class Loader(
 
 object Loader {
   private val log = LoggerFactory.getLogger(classOf[Loader])
+  /** After so many entries it is seen to it that the state still fits into memory. */
+  private val RoomMask = 0xfffL
 
   final case class Loaded(
       snapshotVersion: Option[Long],

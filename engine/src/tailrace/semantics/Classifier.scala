@@ -10,7 +10,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.join._
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper._
 import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreId}
 import org.apache.spark.sql.streaming.{GroupStateTimeout, OutputMode}
-import org.apache.spark.sql.tailrace.{MergeStateExec, WindowRowsExec}
+import org.apache.spark.sql.tailrace.{MergeStateExec, OpenSessions, SessionRowsExec, WindowRowsExec}
 import org.apache.spark.sql.types.{DataType, StructType}
 
 import tailrace.layout.time.TimeColumn
@@ -41,7 +41,7 @@ object Classifier {
 
   private def nameOf(operator: StatefulOperator): String = operator match {
     case _: StateStoreSaveExec | _: MergeStateExec | _: WindowRowsExec => "aggregation"
-    case _: SessionWindowStateStoreSaveExec => "session window aggregation"
+    case _: SessionWindowStateStoreSaveExec | _: SessionRowsExec => "session window aggregation"
     case _: StreamingDeduplicateExec => "deduplication"
     case _: StreamingDeduplicateWithinWatermarkExec => "deduplication within the watermark"
     case _: StreamingSymmetricHashJoinExec => "stream-stream join"
@@ -57,6 +57,7 @@ object Classifier {
     case merge: MergeStateExec => Seq(byKey(merge))
     case save: StateStoreSaveExec => Seq(byKey(save))
     case session: SessionWindowStateStoreSaveExec => sessions(session)
+    case rows: SessionRowsExec => sessionRows(rows)
     case dedup: StreamingDeduplicateExec => Seq(byKey(dedup))
     case dedup: StreamingDeduplicateWithinWatermarkExec =>
       Seq(only(WindowedUpdate, "a key is kept until the watermark passes its expiry",
@@ -106,6 +107,15 @@ object Classifier {
         bound))
     }
   }
+
+  /** A directory of sessions, and lists of rows that are read when their session ends. */
+  private def sessionRows(rows: SessionRowsExec): Seq[StoreUse] = Seq(
+    only(Range, "sessions are found by their key, and fall due at their end",
+      Some(timeColumn(rows.sessionExpression.dataType, inKey = false, OpenSessionColumns, 0)),
+      rows.eventTimeWatermarkForEviction.map(_ * 1000)),
+    StoreUse(StateStoreId.DEFAULT_STORE_NAME, SessionRowsExec.RowsFamily, UnalignedAppend,
+      "aggregates that need all rows of a session, shown when it ends",
+      Some(TimeColumn.Estimated), Scan.All))
 
   // ---- state of groups: the time-out is in the value, in milliseconds
 
@@ -219,6 +229,7 @@ object Classifier {
 
   private val Counts = "keyToNumValues"
   private val Rows = "keyWithIndexToValue"
+  private val OpenSessionColumns = OpenSessions.valueSchema.length
   private val NoSpecialValue = TimeColumn.Never
   /** What Spark writes for a group without a time-out. */
   private val NoTimeout = -1L

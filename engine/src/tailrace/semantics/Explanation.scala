@@ -2,6 +2,8 @@ package tailrace.semantics
 
 import org.apache.spark.sql.execution.SparkPlan
 
+import tailrace.layout.time.TimeColumn
+
 /** What the classifier found, as rows of text for Python: `tailrace.explain`. */
 object Explanation {
   /** For each store: operator's id and name, store, family, pattern, eviction, reason. */
@@ -12,6 +14,7 @@ object Explanation {
     use.pattern.name, evictionOf(use), use.reason)
 
   private def evictionOf(use: StoreUse): String = (use.time, use.scan) match {
+    case (Some(TimeColumn.Estimated), _) => "with its owner; read by estimates"
     case (Some(_), _) => "what is due"
     case (None, _: Scan.KeysDueIn) => "keys with rows that are due"
     case _ => "nothing"

@@ -10,6 +10,8 @@ object Pattern {
   case object WindowedUpdate extends Pattern("windowed update")
   /** Rows are added to their window's, and read once, when it closes. */
   case object AlignedAppend extends Pattern("aligned append")
+  /** Rows are added to lists that are read once, each at a time of its own. */
+  case object UnalignedAppend extends Pattern("unaligned append")
   /** Rows are found by a part of their key, or in the key's order. */
   case object Range extends Pattern("range")
   /** The plan does not tell. The general layout serves every use. */

@@ -25,9 +25,24 @@ final class FamilyAccess(val family: Family, val keys: KeyCodec, valueSchema: St
     if (record == 0L) {
       Iterator.empty
     } else {
-      val row = new UnsafeRow(valueSchema.length)
-      Record.nodes(record).iterator.map(node => pointAtNode(node, row))
+      valuesIn(record, new UnsafeRow(valueSchema.length))
     }
+
+  /** Oldest first. The values of a cold node are in an array that the next node's replaces. */
+  private def valuesIn(record: Long, row: UnsafeRow): Iterator[UnsafeRow] = {
+    val nodes = Record.nodes(record)
+    if (nodes.length == Record.listCount(record)) {
+      nodes.iterator.map(pointAtNode(_, row))
+    } else {
+      nodes.iterator.flatMap { node =>
+        if (Record.coldValues(node) == 0) Iterator.single(pointAtNode(node, row))
+        else family.readCold(node).values.map { case (bytes, offset, length) =>
+          row.pointTo(bytes, offset, length)
+          row
+        }
+      }
+    }
+  }
 
   /** Key and value of each record. */
   def pairs(cursor: Cursor): Iterator[UnsafeRowPair] = new Iterator[UnsafeRowPair] {
@@ -53,13 +68,13 @@ final class FamilyAccess(val family: Family, val keys: KeyCodec, valueSchema: St
     val row = new UnsafeRow(valueSchema.length)
     Iterator.continually(cursor.next()).takeWhile(_ != 0L).flatMap { record =>
       val key = decodeKey(record)
-      Record.nodes(record).iterator.map(node => pair.withRows(key, pointAtNode(node, row)))
+      valuesIn(record, row).map(value => pair.withRows(key, value))
     }
   }
 
   private def pointAtValue(record: Long, row: UnsafeRow): UnsafeRow =
     if (multiValue) {
-      pointAtNode(Record.listFirst(record), row)
+      valuesIn(record, row).next()
     } else {
       row.pointTo(null, Record.valueAddress(record), Record.valueLength(record))
       row

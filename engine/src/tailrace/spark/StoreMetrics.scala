@@ -42,11 +42,25 @@ object StoreMetrics {
     "tailraceBytesWritten", "tailrace: bytes written by commits")
   private val EntriesWritten = count("tailraceEntriesWritten", "tailrace: changes written")
 
+  private val ColdBytes = size("tailraceColdBytes", "tailrace: bytes of state not in memory")
+  private val ColdLogBytes = size("tailraceColdLogBytes", "tailrace: bytes of the files they are in")
+  private val ColdWritten = size("tailraceColdWrittenBytes", "tailrace: bytes that left memory so far")
+  private val ColdRead = size("tailraceColdReadBytes", "tailrace: bytes read back so far")
+  private val ColdUsed = size("tailraceColdUsedBytes", "tailrace: bytes of lists asked for so far")
+  private val ColdRecords = size("tailraceColdRecordsRead", "tailrace: records brought back so far")
+  private val AheadHits = size("tailraceReadAheadHits", "tailrace: lists that were read ahead so far")
+  private val AheadMisses = size("tailraceReadAheadMisses", "tailrace: lists that were not, so far")
+  private val AheadWrong = size("tailraceReadAheadWrong", "tailrace: lists read ahead in vain so far")
+  private val Estimates = count("tailraceEstimates", "tailrace: lists read whose time was estimated")
+  private val EstimateError = time(
+    "tailraceEstimateError", "tailrace: by how much their estimates were off")
+
   val all: Seq[StateStoreCustomMetric] = Seq(
     Rows, ReservedBytes, LiveBytes, GetCount, GetTime, PutCount, PutTime, RemoveCount, RemoveTime,
     ScanCount, ScannedRows, LoadTime, LoadedFiles, LocalFiles, SealTime,
     GateTime, HiddenTime, QueuedParts, Unpublished, Retried, WriteTime, ApplyTime, FreezeTime,
-    FilesWritten, BytesWritten, EntriesWritten)
+    FilesWritten, BytesWritten, EntriesWritten, ColdBytes, ColdLogBytes, ColdWritten, ColdRead,
+    ColdUsed, ColdRecords, AheadHits, AheadMisses, AheadWrong, Estimates, EstimateError)
 
   def of(table: StateTable, meter: BatchMeter): StateStoreMetrics = StateStoreMetrics(
     numKeys = table.rows(internal = false),
@@ -77,7 +91,18 @@ object StoreMetrics {
       FreezeTime -> millis(meter.snapshotFreezeNanos),
       FilesWritten -> meter.filesWritten,
       BytesWritten -> meter.bytesWritten,
-      EntriesWritten -> meter.entriesWritten))
+      EntriesWritten -> meter.entriesWritten,
+      ColdBytes -> table.coldLog.liveBytes,
+      ColdLogBytes -> table.coldLog.totalBytes,
+      ColdWritten -> table.coldLog.writtenBytes,
+      ColdRead -> table.coldLog.readBytes,
+      ColdUsed -> table.families.map(_.readAhead.usedBytes).sum,
+      ColdRecords -> table.families.map(_.broughtBack).sum,
+      AheadHits -> table.families.map(_.readAhead.hits).sum,
+      AheadMisses -> table.families.map(_.readAhead.misses).sum,
+      AheadWrong -> table.families.map(_.readAhead.wrong).sum,
+      Estimates -> meter.estimates,
+      EstimateError -> meter.estimateErrorMicros / 1000))
 
   private def millis(nanos: Long): Long = Math.round(nanos / 1e6)
 }

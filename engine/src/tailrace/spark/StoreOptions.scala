@@ -3,6 +3,7 @@ package tailrace.spark
 import org.apache.spark.network.util.JavaUtils
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf
 
+import tailrace.cold.ColdStorage
 import tailrace.errors.InvalidOption
 import tailrace.format.Codec
 
@@ -18,7 +19,10 @@ final case class StoreOptions(
     pendingLimit: Long,
     retryTimeoutMillis: Long,
     localDir: Option[String],
-    holisticAsRows: Boolean)
+    holisticAsRows: Boolean,
+    spill: Boolean,
+    readBatchRatio: Double,
+    maxAmplification: Double)
 
 object StoreOptions {
   val Prefix = "spark.sql.streaming.stateStore.tailrace."
@@ -40,16 +44,19 @@ object StoreOptions {
         text
       }
 
+    def number(name: String, default: Double, allowed: String)(accepts: Double => Boolean): Double =
+      read(name, default.toString, allowed) { text =>
+        val value = text.toDouble
+        require(accepts(value))
+        value
+      }
+
     def millis(text: String): Long =
       JavaUtils.timeStringAs(text, java.util.concurrent.TimeUnit.MILLISECONDS)
 
     StoreOptions(
       codec = Codec.byName(settings.getOrElse(Prefix + "compression", Codec.Lz4.name)),
-      snapshotRatio = read("snapshotRatio", "1.0", "a number above 0") { text =>
-        val ratio = text.toDouble
-        require(ratio > 0)
-        ratio
-      },
+      snapshotRatio = number("snapshotRatio", 1.0, "a number above 0")(_ > 0),
       maxChanges = read("maxDeltas", "100", "a whole number above 0") { text =>
         val count = text.toInt
         require(count > 0)
@@ -66,6 +73,11 @@ object StoreOptions {
       retryTimeoutMillis = read("retryTimeout", DefaultRetryTimeout, "a duration such as 60s")(
         millis),
       localDir = settings.get(Prefix + "localDir"),
-      holisticAsRows = choice("holistic", "rows", "buffers") == "rows")
+      holisticAsRows = choice("holistic", "rows", "buffers") == "rows",
+      spill = choice("spill", "on", "off") == "on",
+      readBatchRatio = number("readBatchRatio", ColdStorage.DefaultReadRatio, "from 0 to 1")(
+        ratio => ratio >= 0 && ratio <= 1),
+      maxAmplification = number("maxSpaceAmplification", ColdStorage.DefaultMaxAmplification,
+        "a number above 1")(_ > 1))
   }
 }

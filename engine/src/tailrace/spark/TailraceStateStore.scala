@@ -6,9 +6,10 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
 import tailrace.layout.{Cursor, NodeChain, Record}
+import tailrace.layout.time.TimeColumn
 import tailrace.metrics.BatchMeter
 import tailrace.semantics.Scan
-import tailrace.store.{Lineage, SnapshotWish}
+import tailrace.store.{Family, Lineage, SnapshotWish}
 
 /**
  * A version of the state in the hands of a task: reading, or updating towards the next version.
@@ -76,6 +77,7 @@ final class TailraceStateStore(
     val started = meter.gets.start()
     val record = find(access, key)
     meter.gets.stop(started)
+    if (record != 0L) readAtLast(record)
     access.valuesOf(record)
   }
 
@@ -164,6 +166,21 @@ final class TailraceStateStore(
     require(value != null, "Cannot merge a null value")
     append(access, encoded(access, key), value)
     meter.puts.stop(started)
+  }
+
+  /** As `merge`, for a list that is expected to be read at `due` (microseconds). */
+  def mergeUntil(key: UnsafeRow, value: UnsafeRow, due: Long, familyName: String): Unit = {
+    val started = meter.puts.start()
+    val access = updatedList("merge", familyName)
+    append(access, encoded(access, key), value, due)
+    meter.puts.stop(started)
+  }
+
+  /** Says when the key's lists are expected to be read, in every family that goes by estimates. */
+  def estimate(key: UnsafeRow, due: Long, familyName: String): Unit = {
+    val access = updatedList("estimate", familyName)
+    val keys = encoded(access, key)
+    access.family.estimate(keys.base, keys.offset, keys.length, due)
   }
 
   override def mergeList(key: UnsafeRow, values: Array[UnsafeRow], familyName: String): Unit = {
@@ -302,16 +319,28 @@ final class TailraceStateStore(
     access.family.layout.get(keys.base, keys.offset, keys.length)
   }
 
+  /** How far the estimate of a list's time was off, by the watermark of this batch. */
+  private def readAtLast(record: Long): Unit = {
+    val due = Record.listDue(record)
+    looksFor.get(DEFAULT_COL_FAMILY_NAME) match {
+      case Some(Scan.DueUpTo(now)) if due != TimeColumn.Never =>
+        meter.estimates += 1
+        meter.estimateErrorMicros += math.abs(now - due)
+      case _ =>
+    }
+  }
+
   private def encoded(access: FamilyAccess, key: UnsafeRow): KeyCodec = {
     if (key == null) throw new IllegalStateException("Key cannot be null")
     access.keys.encode(key)
     access.keys
   }
 
-  private def append(access: FamilyAccess, keys: KeyCodec, value: UnsafeRow): Unit = {
+  private def append(
+      access: FamilyAccess, keys: KeyCodec, value: UnsafeRow, due: Long = Family.AsBefore): Unit = {
     val first = access.family.append(
       table.memory, table.changes, keys.base, keys.offset, keys.length,
-      value.getBaseObject, value.getBaseOffset, value.getSizeInBytes)
+      value.getBaseObject, value.getBaseOffset, value.getSizeInBytes, due)
     if (first) appended += 1
   }
 

@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
+import tailrace.cold.ColdStorage
 import tailrace.commit.{AsynchronousCommitter, Committer, Retries, SnapshotPolicy}
 import tailrace.commit.SynchronousCommitter
 import tailrace.errors.{ForeignFile, InvalidOption, SchemaMismatch}
@@ -100,7 +101,9 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
         if (storeConf.reportSnapshotUploadLag) {
           SnapshotReports.uploaded(stateStoreId, version, hadoopConf)
         },
-      timeOf = plannedTimes)
+      timeOf = plannedTimes,
+      cold = ColdStorage.in(localFolder(options)).copy(isAllowed = options.spill,
+        readRatio = options.readBatchRatio, maxAmplification = options.maxAmplification))
   }
 
   // ---- what the query's plan says
@@ -158,10 +161,12 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
     if (options.localDir.isEmpty && LocalFileManager.rawBelow(new Path(location), hadoopConf).nonEmpty) {
       None
     } else {
-      val base = options.localDir.map(new File(_)).getOrElse(
-        new File(System.getProperty("java.io.tmpdir"), s"tailrace-${System.getProperty("user.name")}"))
-      Some(new LocalCopies(base, location))
+      Some(new LocalCopies(localFolder(options), location))
     }
+
+  private def localFolder(options: StoreOptions): File =
+    options.localDir.map(new File(_)).getOrElse(
+      new File(System.getProperty("java.io.tmpdir"), s"tailrace-${System.getProperty("user.name")}"))
 
   override def stateStoreId: StateStoreId = identifier
 

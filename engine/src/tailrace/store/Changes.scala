@@ -9,6 +9,10 @@ object Change {
   val Remove = 2
   val Append = 3
   val PutList = 4
+
+  // Never in files: what was replaced by the same thing, which is not in memory (see ColdPart).
+  val Left = 5
+  val WarmPartLeft = 6
 }
 
 /**
@@ -67,7 +71,7 @@ final class Changes(budget: Budget) {
         case Change.Append =>
           Record.freeNode(arena, Record.listLast(made))
           Record.free(arena, made)
-        case Change.PutList => Record.freeList(arena, made)
+        case Change.PutList => familyOf(family(index)).freeWhole(arena, made)
         case Change.Put => Record.free(arena, made)
         case Change.Remove =>
       }
@@ -84,8 +88,11 @@ final class Changes(budget: Budget) {
       val before = replaced(index)
       if (before != 0L) {
         // An appended list shares its older nodes with the list that replaced it.
-        if (kind(index) == Change.Append) Record.free(arena, before)
-        else familyOf(family(index)).freeWhole(arena, before)
+        kind(index) match {
+          case Change.Append | Change.Left => Record.free(arena, before)
+          case Change.WarmPartLeft => Record.freeWarmPart(arena, before)
+          case _ => familyOf(family(index)).freeWhole(arena, before)
+        }
       }
       index += 1
     }

@@ -1,5 +1,6 @@
 package tailrace.store
 
+import tailrace.cold.{ColdEntry, ColdLog, ReadAhead}
 import tailrace.layout.{Cursor, Layout, NodeChain, Record}
 import tailrace.layout.ordered.OrderedLayout
 import tailrace.layout.time.{TimeColumn, TimeIndex}
@@ -8,13 +9,14 @@ import tailrace.memory.{Arena, Budget}
 /**
  * A column family: its records, where they are found by key, and by time if the query's plan says
  * that rows fall due. Every change goes into the running batch's [[Changes]]; nothing is ever
- * written in place.
+ * written in place. What does not fit into memory is its [[ColdPart]]'s.
  */
 final class Family(
     val id: Int, val name: String, val kind: FamilyKind, budget: Budget,
-    time: Option[TimeColumn] = None) {
-  val layout: Layout = kind.newLayout(budget)
+    time: Option[TimeColumn], log: ColdLog, arena: () => Arena, readRatio: Double) {
   private val index: TimeIndex = time.map(new TimeIndex(_, budget)).orNull
+  private[store] val cold = new ColdPart(this, index, log, arena, readRatio)
+  val layout: Layout = kind.newLayout(budget, cold)
 
   def ordered: OrderedLayout = layout.asInstanceOf[OrderedLayout]
 
@@ -22,7 +24,20 @@ final class Family(
     layout.overheadBytes + (if (index == null) 0L else index.overheadBytes)
 
   /** The records that are due at `upTo`; None if they can only be found by looking at all. */
-  def dueCursor(upTo: Long): Option[Cursor] = Option(index).map(_.dueCursor(upTo))
+  def dueCursor(upTo: Long): Option[Cursor] = Option(index).map { times =>
+    cold.bringBackDue(upTo)
+    times.dueCursor(upTo)
+  }
+
+  /** The values of a cold node of a list. */
+  def readCold(node: Long): ColdEntry = cold.read(node)
+
+  /** For whoever writes an image, in a thread of its own. */
+  def readColdOnce(ref: Long): ColdEntry = cold.readOnce(ref)
+
+  def readAhead: ReadAhead = cold.ahead
+
+  def broughtBack: Long = cold.broughtBack
 
   def put(
       arena: Arena, changes: Changes,
@@ -57,25 +72,46 @@ final class Family(
     true
   }
 
-  /** Adds one value to the end of the key's list; whether it is the key's first in this batch. */
+  /**
+   * Adds one value to the end of the key's list; whether it is the key's first in this batch.
+   *
+   * @param due when the list is expected to be read; [[Family.AsBefore]]: nobody has said anything
+   */
   def append(
       arena: Arena, changes: Changes,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int,
-      valueBase: AnyRef, valueOffset: Long, valueLength: Int): Boolean = {
+      valueBase: AnyRef, valueOffset: Long, valueLength: Int,
+      due: Long = Family.AsBefore): Boolean = {
     val present = layout.get(keyBase, keyOffset, keyLength)
+    val expected = if (due != Family.AsBefore) due else dueOf(present)
     val record = Record.createAppended(
-      arena, index != null, present,
+      arena, index != null, present, expected,
       keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
     putFound(keyBase, keyOffset, keyLength, present, record)
     changes.add(Change.Append, id, present, record)
     present == 0L || !Record.isFresh(present)
   }
 
+  private def dueOf(list: Long): Long =
+    if (list == 0L) TimeColumn.Never else Record.listDue(list)
+
+  /** Says when the key's list, if there is one, is expected to be read. */
+  def estimate(keyBase: AnyRef, keyOffset: Long, keyLength: Int, due: Long): Unit =
+    if (index != null && index.column == TimeColumn.Estimated) {
+      val record = layout.get(keyBase, keyOffset, keyLength)
+      if (record != 0L) {
+        index.remove(record)
+        Record.setListDue(record, due)
+        index.add(record)
+      }
+    }
+
   /** Replaces the key's list by these nodes, which belong to nobody else. */
   def putList(
       arena: Arena, changes: Changes,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int, chain: NodeChain): Unit = {
-    val record = Record.createList(arena, index != null, keyBase, keyOffset, keyLength, chain)
+    val record = Record.createList(
+      arena, index != null, keyBase, keyOffset, keyLength, chain, TimeColumn.Never)
     val replaced = putRecord(keyBase, keyOffset, keyLength, record)
     changes.add(Change.PutList, id, replaced, record)
   }
@@ -98,7 +134,10 @@ final class Family(
   }
 
   /** The batch is over and no cursor moves. */
-  private[store] def settle(): Unit = if (index != null) index.settle()
+  private[store] def settle(): Unit = {
+    if (index != null) index.settle()
+    cold.settle()
+  }
 
   // ---- loading: no batch runs, nothing can be undone, what is replaced is freed at once
 
@@ -131,7 +170,7 @@ final class Family(
       keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
     val present = layout.get(base, keyOffset, keyLength)
     putFound(base, keyOffset, keyLength, present, settled(Record.createAppended(
-      arena, index != null, present, base, keyOffset, keyLength, base, valueOffset, valueLength)))
+      arena, index != null, present, dueOf(present), base, keyOffset, keyLength, base, valueOffset, valueLength)))
     if (present != 0L) Record.free(arena, present)
   }
 
@@ -139,22 +178,49 @@ final class Family(
       arena: Arena, base: AnyRef,
       keyOffset: Long, keyLength: Int, chain: NodeChain): Unit = {
     val replaced = putRecord(base, keyOffset, keyLength,
-      settled(Record.createList(arena, index != null, base, keyOffset, keyLength, chain)))
+      settled(Record.createList(
+        arena, index != null, base, keyOffset, keyLength, chain, TimeColumn.Never)))
     if (replaced != 0L) freeWhole(arena, replaced)
   }
 
   /** Frees a record with all that belongs to it. */
   def freeWhole(arena: Arena, record: Long): Unit =
-    if (kind.multiValue) Record.freeList(arena, record) else Record.free(arena, record)
+    if (kind.multiValue) Record.freeList(arena, record)(cold.freeNode)
+    else Record.free(arena, record)
 
   /** Moves every record into another arena. The old one is then free of this family. */
   def relocate(target: Arena): Unit = layout.relocate { record =>
     if (kind.multiValue) moveList(target, record) else settled(copyRecord(target, record))
   }
 
+  /** The family ends while the table goes on: what it has on disk is nobody's any more. */
+  private[store] def giveUp(): Unit = {
+    cold.giveUp()
+    close()
+  }
+
   def close(): Unit = {
     layout.close()
     if (index != null) index.close()
+  }
+
+  // ---- what leaves memory and comes back: nothing changes for whoever asks
+
+  /** A record made from its entry in the log; the caller puts it into its slot. */
+  private[store] def resident(arena: Arena, entry: ColdEntry): Long = {
+    val record = settled(Record.create(arena, index != null,
+      entry.bytes, entry.key, entry.keyLength, entry.bytes, entry.payload, entry.payloadLength))
+    if (index != null) index.add(record)
+    record
+  }
+
+  /** The list's record is made anew, for the same values in other nodes. */
+  private[store] def replaceList(arena: Arena, record: Long, first: Long, last: Long): Unit = {
+    val made = settled(Record.createList(
+      arena, index != null, null, Record.keyAddress(record), Record.keyLength(record),
+      first, last, Record.listCount(record), Record.listDue(record)))
+    if (index != null) index.relocate(record, made)
+    layout.put(null, Record.keyAddress(made), Record.keyLength(made), made)
   }
 
   // ---- by key and by time alike
@@ -194,10 +260,12 @@ final class Family(
   private def moveList(target: Arena, record: Long): Long = {
     val chain = new NodeChain(target)
     Record.nodes(record).foreach { node =>
-      chain.add(null, Record.nodeValue(node), Record.nodeLength(node))
+      if (Record.coldValues(node) > 0) chain.addCold(Record.coldRef(node), Record.coldValues(node))
+      else chain.add(null, Record.nodeValue(node), Record.nodeLength(node))
     }
     val moved = settled(Record.createList(
-      target, index != null, null, Record.keyAddress(record), Record.keyLength(record), chain))
+      target, index != null, null, Record.keyAddress(record), Record.keyLength(record), chain,
+      Record.listDue(record)))
     if (index != null) index.relocate(record, moved)
     moved
   }
@@ -206,4 +274,9 @@ final class Family(
     Record.settle(record)
     record
   }
+}
+
+object Family {
+  /** In the place of a time: the one that was said before. */
+  val AsBefore: Long = Long.MinValue
 }

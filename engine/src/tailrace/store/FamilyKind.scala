@@ -1,6 +1,6 @@
 package tailrace.store
 
-import tailrace.layout.Layout
+import tailrace.layout.{Away, Layout}
 import tailrace.layout.hash.HashLayout
 import tailrace.layout.ordered.{OrderedLayout, SortWord}
 import tailrace.memory.Budget
@@ -21,8 +21,8 @@ final case class FamilyKind(
     keyTypes: String,
     valueTypes: String) {
 
-  def newLayout(budget: Budget): Layout = order match {
-    case None => new HashLayout(budget)
+  def newLayout(budget: Budget, away: Away): Layout = order match {
+    case None => new HashLayout(budget, away)
     case Some(word) => new OrderedLayout(budget, word)
   }
 }

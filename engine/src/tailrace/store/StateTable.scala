@@ -1,5 +1,6 @@
 package tailrace.store
 
+import tailrace.cold.{ColdLog, ColdStorage}
 import tailrace.layout.time.TimeColumn
 import tailrace.memory.{AddressList, Arena, Budget}
 
@@ -15,12 +16,17 @@ import tailrace.memory.{AddressList, Arena, Budget}
  *  4. `revert`, instead of 1: the last batch is taken back, because Spark runs it again.
  *
  * @param timeOf by a family's name, where its rows say when they fall due
+ * @param cold   where state goes that does not fit into memory
  *
  * Invariants: one thread at a time. No slot is freed while a batch runs, so rows handed out stay
  * readable until the task is over; none is freed that an unfinished [[Image]] shows.
  */
-final class StateTable(budget: Budget, timeOf: String => Option[TimeColumn] = _ => None) {
+final class StateTable(
+    budget: Budget, timeOf: String => Option[TimeColumn] = _ => None,
+    cold: ColdStorage = ColdStorage.default) {
   import StateTable._
+
+  private val log = new ColdLog(cold.newFolder, cold.maxAmplification)
 
   private var arena = new Arena(budget)
   private var byName = Map.empty[String, Family]
@@ -68,7 +74,8 @@ final class StateTable(budget: Budget, timeOf: String => Option[TimeColumn] = _ 
     addFamily(byId.length, name, kind)
 
   private[tailrace] def addFamily(id: Int, name: String, kind: FamilyKind): Family = {
-    val family = new Family(id, name, kind, budget, timeOf(name))
+    val family = new Family(
+      id, name, kind, budget, timeOf(name), log, () => arena, cold.readRatio)
     byName += name -> family
     while (byId.length <= id) byId += null
     byId(id) = family
@@ -97,7 +104,45 @@ final class StateTable(budget: Budget, timeOf: String => Option[TimeColumn] = _ 
     if (waitingForImage.isEmpty) forgetDroppedFamilies()
     byName.valuesIterator.foreach(_.settle())
     if (mayCompact) compact()
+    makeRoom()
+    clean()
     familiesBefore = byName
+  }
+
+  // ---- more state than memory
+
+  def coldLog: ColdLog = log
+
+  /**
+   * If memory is short, a part of the state leaves it, so that a quarter of the arena is free for
+   * the next batch. Nothing can be undone now. Lists go first: they are not read until their time.
+   */
+  def makeRoom(): Unit = if (cold.isAllowed && budget.isTight) {
+    val unused = arena.reservedBytes - arena.liveBytes
+    var wanted = (arena.reservedBytes * FreePart).toLong - unused
+    if (wanted > 0) {
+      val freed = if (spare != null) spare else new Changes(budget)
+      spare = null
+      byName.values.toSeq.sortBy(family => (!family.kind.multiValue, family.id))
+        .foreach(family => wanted -= family.cold.leave(wanted, freed))
+      log.flush()
+      retire(freed)
+    }
+  }
+
+  /** Writes what lives in the emptiest segments once more, some megabytes of it. */
+  private def clean(): Unit = {
+    var turns = CleaningTurns
+    var segment = log.segmentToClean
+    while (turns > 0 && segment.isDefined) {
+      log.entriesOf(segment.get).foreach { case (ref, entry) =>
+        val family = familyOf(entry.family)
+        if (family != null) family.cold.keep(ref, entry)
+      }
+      log.flush()
+      turns -= 1
+      segment = log.segmentToClean
+    }
   }
 
   /** The running batch's changes become the next version. */
@@ -138,6 +183,7 @@ final class StateTable(budget: Budget, timeOf: String => Option[TimeColumn] = _ 
       Image.Part(family, records)
     }
     image = new Image(position.version, position.lineage, parts)
+    log.pin()
     Some(image)
   }
 
@@ -164,7 +210,7 @@ final class StateTable(budget: Budget, timeOf: String => Option[TimeColumn] = _ 
   private[tailrace] def forgetFamily(family: Family): Unit = {
     if (byName.get(family.name).exists(_ eq family)) byName -= family.name
     byId(family.id) = null
-    family.close()
+    family.giveUp()
   }
 
   def close(): Unit = release()
@@ -172,8 +218,7 @@ final class StateTable(budget: Budget, timeOf: String => Option[TimeColumn] = _ 
   private def release(): Unit = {
     if (image != null) {
       image.cancelAndWait()
-      image.close()
-      image = null
+      forgetImage()
     }
     waitingForImage.foreach(_.close())
     waitingForImage.clear()
@@ -189,6 +234,7 @@ final class StateTable(budget: Budget, timeOf: String => Option[TimeColumn] = _ 
     allFamilies.foreach(_.close())
     byId.clear()
     arena.close()
+    log.clear()
   }
 
   private def retire(changes: Changes): Unit = {
@@ -196,9 +242,14 @@ final class StateTable(budget: Budget, timeOf: String => Option[TimeColumn] = _ 
     if (image == null) freeAndReuse(changes) else waitingForImage += changes
   }
 
-  private def settleImage(): Unit = if (image != null && image.isDone) {
+  private def forgetImage(): Unit = {
     image.close()
     image = null
+    log.unpin()
+  }
+
+  private def settleImage(): Unit = if (image != null && image.isDone) {
+    forgetImage()
     waitingForImage.foreach(freeAndReuse)
     waitingForImage.clear()
   }
@@ -212,7 +263,7 @@ final class StateTable(budget: Budget, timeOf: String => Option[TimeColumn] = _ 
     byId.indices.foreach { id =>
       val family = byId(id)
       if (family != null && !byName.get(family.name).exists(_ eq family)) {
-        family.close()
+        family.giveUp()
         byId(id) = null
       }
     }
@@ -233,6 +284,9 @@ final class StateTable(budget: Budget, timeOf: String => Option[TimeColumn] = _ 
 
 object StateTable {
   private val CompactionMinimum = 32L << 20
+  private val FreePart = 0.25
+  /** Segments that are emptied between two batches at the most. */
+  private val CleaningTurns = 4
 
   /** A version of the state, and which of the possible histories led to it. */
   final case class Position(version: Long, lineage: Long)

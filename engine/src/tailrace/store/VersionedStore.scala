@@ -5,6 +5,7 @@ import java.util.concurrent.atomic.AtomicBoolean
 
 import org.slf4j.LoggerFactory
 
+import tailrace.cold.ColdStorage
 import tailrace.commit.{Committer, Sealer, SnapshotPolicy, SnapshotWriter}
 import tailrace.errors.StoreBusy
 import tailrace.files.{FileNames, PackShelf, StateFolder}
@@ -41,6 +42,7 @@ final class VersionedStore(
     versionsToRetain: Int,
     snapshotReady: Long => Unit,
     timeOf: String => Option[TimeColumn] = _ => None,
+    cold: ColdStorage = ColdStorage.default,
     budget: Budget = Budget.process) {
   import VersionedStore._
 
@@ -57,7 +59,7 @@ final class VersionedStore(
   @volatile private var newestVersion = 0L
   @volatile private var cleanedBelow = 0L
 
-  val table = new StateTable(budget, timeOf)
+  val table = new StateTable(budget, timeOf, cold)
 
   // ---- 1. and 4. who may use the store
 

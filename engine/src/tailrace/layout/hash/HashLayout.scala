@@ -2,7 +2,8 @@ package tailrace.layout.hash
 
 import org.apache.spark.sql.catalyst.expressions.XXH64
 
-import tailrace.layout.{Cursor, Layout}
+import tailrace.cold.ColdRef
+import tailrace.layout.{Away, Cursor, Layout}
 import tailrace.memory.{AddressList, Budget}
 
 /**
@@ -15,10 +16,11 @@ import tailrace.memory.{AddressList, Budget}
  * Invariants: no locks, one thread at a time; entries of a segment agree in their `segment.depth`
  * top hash bits, and 2^(depth - segment.depth) neighbouring entries of the directory name it.
  */
-final class HashLayout(budget: Budget) extends Layout {
+final class HashLayout(budget: Budget, away: Away) extends Layout {
   private var depth = 0
-  private var directory = Array(new Segment(budget, 0, Segment.InitialCapacity))
+  private var directory = Array(new Segment(budget, 0, Segment.InitialCapacity, away))
   private var entries = 0L
+  private var hand = 0 // where the next sweep begins
   private var askedHash = 0L // of the last `get`; its segment remembers the slot
 
   override def size: Long = entries
@@ -63,7 +65,7 @@ final class HashLayout(budget: Budget) extends Layout {
     depth = 0
     while ((records >> depth) > Segment.ComfortableSize) depth += 1
     val capacity = Segment.capacityFor((records >> depth) + 1)
-    directory = Array.fill(1 << depth)(new Segment(budget, depth, capacity))
+    directory = Array.fill(1 << depth)(new Segment(budget, depth, capacity, away))
   }
 
   override def add(base: AnyRef, offset: Long, length: Int, record: Long): Unit = {
@@ -103,7 +105,8 @@ final class HashLayout(budget: Budget) extends Layout {
         if (!loadSegment()) return 0L
       }
       at += 1
-      records(at - 1)
+      val word = records(at - 1)
+      if (ColdRef.isCold(word)) away.look(word) else word
     }
 
     private def loadSegment(): Boolean = {
@@ -126,11 +129,48 @@ final class HashLayout(budget: Budget) extends Layout {
     }
   }
 
-  override def copyTo(addresses: AddressList): Unit =
-    foreachSegment(_.foreachSlot(slot => addresses.add(Segment.recordAt(slot))))
+  override def copyTo(addresses: AddressList): Unit = foreachWord(addresses.add)
 
-  override def relocate(move: Long => Long): Unit =
-    foreachSegment(_.foreachSlot(slot => Segment.moveRecord(slot, move(Segment.recordAt(slot)))))
+  override def relocate(move: Long => Long): Unit = foreachSegment(_.foreachSlot { slot =>
+    val word = Segment.recordAt(slot)
+    if (!ColdRef.isCold(word)) Segment.moveRecord(slot, move(word))
+  })
+
+  // ---- what leaves memory
+
+  /**
+   * Goes round the table, from where it stopped the last time, and puts what `leave` makes of each
+   * resident record in its place (itself: it stays), until `leave` has no wish left.
+   */
+  def sweep(wishes: () => Boolean)(leave: Long => Long): Unit = {
+    val segments = (0 until directory.length).iterator
+      .map(index => directory((hand + index) % directory.length)).toSeq.distinct
+    segments.takeWhile(_ => wishes()).foreach { segment =>
+      segment.foreachSlot { slot =>
+        val word = Segment.recordAt(slot)
+        if (!ColdRef.isCold(word) && wishes()) Segment.moveRecord(slot, leave(word))
+      }
+      hand += 1
+    }
+    hand %= directory.length
+  }
+
+  /** Every entry as it stands in its slot: an address, or a reference. */
+  def foreachWord(visit: Long => Unit): Unit =
+    foreachSegment(_.foreachSlot(slot => visit(Segment.recordAt(slot))))
+
+  /** Whether the key's entry is this reference. */
+  def isAt(base: AnyRef, offset: Long, length: Int, ref: Long): Boolean =
+    slotOf(base, offset, length, ref) != 0L
+
+  /** Puts `word` in the place of `present`, the key's entry. */
+  def exchange(base: AnyRef, offset: Long, length: Int, present: Long, word: Long): Unit =
+    Segment.moveRecord(slotOf(base, offset, length, present), word)
+
+  private def slotOf(base: AnyRef, offset: Long, length: Int, word: Long): Long = {
+    val hash = hashOf(base, offset, length)
+    directory(indexOf(hash)).slotOf(hash, word)
+  }
 
   override def close(): Unit = foreachSegment(_.release())
 

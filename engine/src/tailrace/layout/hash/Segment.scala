@@ -2,19 +2,21 @@ package tailrace.layout.hash
 
 import org.apache.spark.unsafe.Platform
 
-import tailrace.layout.Record
+import tailrace.cold.ColdRef
+import tailrace.layout.{Away, Record}
 import tailrace.memory.Budget
 
 /**
  * One piece of the hash table: open addressing with linear probing over slots of 16 bytes.
  *
- * {{{ slot := hash(u64) record(u64; 0 is empty, 1 is a removed entry) }}}
+ * {{{ slot := hash(u64) record(u64; 0 is empty, 1 is a removed entry, or a ColdRef) }}}
  *
  * The whole hash is in the slot, so a segment grows or splits without touching a record.
  * `depth` top bits of the hash are the same for all entries; the directory finds the segment by
- * them.
+ * them. A record that has left memory is brought back by the look-up that has to compare its key.
  */
-private[hash] final class Segment(budget: Budget, val depth: Int, initialCapacity: Int) {
+private[hash] final class Segment(
+    budget: Budget, val depth: Int, initialCapacity: Int, away: Away) {
   import Segment._
 
   private var base = allocate(initialCapacity)
@@ -40,11 +42,32 @@ private[hash] final class Segment(budget: Budget, val depth: Int, initialCapacit
         return 0L
       } else if (record == Removed) {
         if (reusable == 0L) reusable = slot
-      } else if (Platform.getLong(null, slot) == hash &&
-          Record.keyEquals(record, keyBase, keyOffset, keyLength)) {
-        position = slot
-        return record
+      } else if (Platform.getLong(null, slot) == hash) {
+        val found = if (ColdRef.isCold(record)) bringBack(slot, record) else record
+        if (Record.keyEquals(found, keyBase, keyOffset, keyLength)) {
+          position = slot
+          return found
+        }
       }
+      index = (index + 1) & mask
+    }
+    0L
+  }
+
+  private def bringBack(slot: Long, ref: Long): Long = {
+    val record = away.bringBack(ref)
+    Platform.putLong(null, slot + 8, record)
+    record
+  }
+
+  /** The slot that has this word, or 0. Nothing is brought back. */
+  def slotOf(hash: Long, word: Long): Long = {
+    var index = hash.toInt & mask
+    while (true) {
+      val slot = base + (index.toLong << 4)
+      val found = Platform.getLong(null, slot + 8)
+      if (found == word) return slot
+      if (found == Empty) return 0L
       index = (index + 1) & mask
     }
     0L
@@ -99,8 +122,8 @@ private[hash] final class Segment(budget: Budget, val depth: Int, initialCapacit
   /** Two segments of one depth more: entries whose next hash bit is 0, and those with 1. */
   def split(): (Segment, Segment) = {
     val capacity = mask + 1
-    val low = new Segment(budget, depth + 1, capacity)
-    val high = new Segment(budget, depth + 1, capacity)
+    val low = new Segment(budget, depth + 1, capacity, away)
+    val high = new Segment(budget, depth + 1, capacity, away)
     val entries = snapshotSlots()
     var index = 0
     while (index < entries.length) {
@@ -117,7 +140,7 @@ private[hash] final class Segment(budget: Budget, val depth: Int, initialCapacit
     var index = 0L
     while (index <= mask) {
       val slot = base + (index << 4)
-      if (Platform.getLong(null, slot + 8) > Removed) visit(slot)
+      if ((Platform.getLong(null, slot + 8) & ~Removed) != Empty) visit(slot)
       index += 1
     }
   }

@@ -3,6 +3,7 @@ package tailrace.layout.time
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.unsafe.Platform
 
+import tailrace.cold.ColdEntry
 import tailrace.layout.Record
 
 /**
@@ -22,30 +23,41 @@ final case class TimeColumn(
   private val fixed = UnsafeRow.calculateBitSetWidthInBytes(columns)
   private val fixedInside = UnsafeRow.calculateBitSetWidthInBytes(fields)
 
+  /** Not in a column: the list itself says when it is expected to be read. */
+  private val estimated = columns == 0
+
   /** The record's time, or [[TimeColumn.Never]]. */
   def of(record: Long): Long =
-    inRow(if (inKey) Record.keyAddress(record) else Record.valueAddress(record))
+    if (estimated) Record.listDue(record)
+    else inRow(null, if (inKey) Record.keyAddress(record) else Record.valueAddress(record))
 
-  private def inRow(row: Long): Long =
-    if (isNull(row, ordinal)) {
+  /** The time of a record that is not in memory. */
+  def of(entry: ColdEntry): Long = inRow(entry.bytes, if (inKey) entry.key else entry.payload)
+
+  private def inRow(base: AnyRef, row: Long): Long =
+    if (isNull(base, row, ordinal)) {
       TimeColumn.Never
     } else {
-      val word = Platform.getLong(null, row + fixed + ordinal * 8L)
-      val time = if (fields == 0) word else inStruct(row + (word >>> 32))
+      val word = Platform.getLong(base, row + fixed + ordinal * 8L)
+      val time = if (fields == 0) word else inStruct(base, row + (word >>> 32))
       if (time == never) TimeColumn.Never else time
     }
 
-  private def inStruct(struct: Long): Long =
-    if (isNull(struct, field)) TimeColumn.Never
-    else Platform.getLong(null, struct + fixedInside + field * 8L)
+  private def inStruct(base: AnyRef, struct: Long): Long =
+    if (isNull(base, struct, field)) TimeColumn.Never
+    else Platform.getLong(base, struct + fixedInside + field * 8L)
 
-  private def isNull(row: Long, column: Int): Boolean =
-    (Platform.getLong(null, row + (column >> 6) * 8L) & (1L << (column & 63))) != 0L
+  private def isNull(base: AnyRef, row: Long, column: Int): Boolean =
+    (Platform.getLong(base, row + (column >> 6) * 8L) & (1L << (column & 63))) != 0L
 }
 
 object TimeColumn {
   /** Later than every watermark. */
   val Never: Long = Long.MaxValue
+
+  /** Of lists whose time the operator estimates, in microseconds. */
+  val Estimated: TimeColumn =
+    TimeColumn(inKey = false, columns = 0, 0, fields = 0, 0, never = Never, width = 20)
 
   /** Buckets of 2^20 microseconds, 1.05 s. */
   val Micros = 20

@@ -23,6 +23,8 @@ final class TimeIndex(val column: TimeColumn, budget: Budget) {
 
   private var width = column.width
   private var buckets = LongMap.empty[AddressList]
+  /** By bucket, references to records that are not in memory; some have come back since. */
+  private var awayBuckets = LongMap.empty[AddressList]
   // The bucket used last: neighbours in a batch often fall due together.
   private var lastId = 0L
   private var lastBucket: AddressList = null
@@ -30,6 +32,7 @@ final class TimeIndex(val column: TimeColumn, budget: Budget) {
   def overheadBytes: Long = {
     var total = 0L
     buckets.foreachValue(total += _.reservedBytes)
+    awayBuckets.foreachValue(total += _.reservedBytes)
     total
   }
 
@@ -119,11 +122,52 @@ final class TimeIndex(val column: TimeColumn, budget: Budget) {
     }
   }
 
+  // ---- what is not in memory, and what may leave it
+
+  /** The record is no longer in memory, but there. */
+  def goesAway(record: Long, ref: Long): Unit = {
+    remove(record)
+    away(column.of(record), ref)
+  }
+
+  def away(time: Long, ref: Long): Unit = if (time != TimeColumn.Never) {
+    awayBuckets.getOrElseUpdate(time >> width, new AddressList(budget, FirstCapacity)).add(ref)
+  }
+
+  /** All references in buckets up to this time's. They are then not in the index any more. */
+  def takeAway(upTo: Long): Array[Long] = {
+    val ids = awayBuckets.keysIterator.filter(_ <= (upTo >> width)).toArray
+    ids.flatMap { id =>
+      val refs = wordsIn(awayBuckets(id))
+      awayBuckets(id).close()
+      awayBuckets -= id
+      refs
+    }
+  }
+
+  def has(record: Long): Boolean = Record.tail(record) != Nowhere
+
+  /** The records in memory that have a time, by bucket. Nothing may change meanwhile but places. */
+  def earliestFirst(): Iterator[Long] = inOrder(buckets.keysIterator.toArray.sorted)
+
+  def latestFirst(): Iterator[Long] = inOrder(buckets.keysIterator.toArray.sorted.reverse)
+
+  private def inOrder(ids: Array[Long]): Iterator[Long] =
+    ids.iterator.flatMap(id => wordsIn(buckets(id)))
+
+  private def wordsIn(bucket: AddressList): Array[Long] = {
+    val words = new Array[Long](bucket.size.toInt)
+    words.indices.foreach(place => words(place) = bucket(place.toLong))
+    words
+  }
+
   /** Called between batches, when no cursor moves. */
   def settle(): Unit = while (buckets.size > MostBuckets) widen()
 
   def close(): Unit = {
     buckets.foreachValue(_.close())
+    awayBuckets.foreachValue(_.close())
+    awayBuckets = LongMap.empty
     buckets = LongMap.empty
     lastBucket = null
   }
@@ -173,6 +217,13 @@ final class TimeIndex(val column: TimeColumn, budget: Budget) {
         }
         bucket.close()
       }
+    }
+    val awayBefore = awayBuckets
+    awayBuckets = LongMap.empty
+    awayBefore.foreach { case (id, bucket) =>
+      wordsIn(bucket).foreach(ref => awayBuckets
+        .getOrElseUpdate(id >> WidenBy, new AddressList(budget, FirstCapacity)).add(ref))
+      bucket.close()
     }
   }
 }

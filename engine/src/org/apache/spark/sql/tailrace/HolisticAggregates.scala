@@ -1,10 +1,10 @@
 package org.apache.spark.sql.tailrace
 
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet}
+import org.apache.spark.sql.catalyst.expressions.{Ascending, Attribute, AttributeSet, SortOrder}
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
-import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
-import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, SortAggregateExec}
+import org.apache.spark.sql.execution.{ProjectExec, SortExec, SparkPlan}
+import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, MergingSessionsExec, SortAggregateExec}
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.streaming.OutputMode
@@ -22,6 +22,7 @@ import org.apache.spark.sql.types.MetadataBuilder
  *   final - save - merge - restore - merge - exchange - partial - input
  *   complete aggregate - WindowRowsExec - exchange - input's columns
  * }}}
+ * Over session windows it is a [[SessionRowsExec]], and its input is sorted.
  */
 object HolisticAggregates {
   import StreamingAggregation.below
@@ -30,17 +31,27 @@ object HolisticAggregates {
   def replaceIn(plan: SparkPlan, wanted: StatefulOperatorStateInfo => Boolean): SparkPlan =
     plan.transformUp {
       case Aggregation(last, save, exchange, first) if wanted(save.stateInfo.get) =>
-        val keys = first.groupingExpressions.map(_.toAttribute)
-        val rows = columnsOf(first)
-        val input = ProjectExec(first.groupingExpressions ++ rows, first.child)
-        val kept = WindowRowsExec(keys, rows, save.stateInfo, save.eventTimeWatermarkForLateEvents,
-          save.eventTimeWatermarkForEviction, exchange.copy(child = input))
-        // The first aggregate's expressions: the later ones have lost their filters.
-        // It wants equal keys next to each other; that they come in order is not needed.
-        SortAggregateExec(None, isStreaming = false, None, keys,
-          first.aggregateExpressions.map(_.copy(mode = Complete)), last.aggregateAttributes,
-          initialInputBufferOffset = 0, last.resultExpressions, kept)
+        complete(last, first, WindowRowsExec(
+          keysOf(first), columnsOf(first), save.stateInfo, save.eventTimeWatermarkForLateEvents,
+          save.eventTimeWatermarkForEviction, exchange.copy(child = inputOf(first))))
+      case SessionAggregation(last, save, exchange, first) if wanted(save.stateInfo.get) =>
+        val order = (save.keyWithoutSessionExpressions :+ save.sessionExpression)
+          .map(SortOrder(_, Ascending))
+        complete(last, first, SessionRowsExec(
+          save.keyWithoutSessionExpressions, save.sessionExpression, columnsOf(first),
+          save.stateInfo, save.eventTimeWatermarkForLateEvents, save.eventTimeWatermarkForEviction,
+          SortExec(order, global = false, exchange.copy(child = inputOf(first)))))
     }
+
+  /**
+   * The first aggregate's expressions: the later ones have lost their filters. It wants equal keys
+   * next to each other; that they come in order is not needed.
+   */
+  private def complete(
+      last: BaseAggregateExec, first: BaseAggregateExec, rows: SparkPlan): SparkPlan =
+    SortAggregateExec(None, isStreaming = false, None, keysOf(first),
+      first.aggregateExpressions.map(_.copy(mode = Complete)), last.aggregateAttributes,
+      initialInputBufferOffset = 0, last.resultExpressions, rows)
 
   /** A holistic aggregation that is shown when windows close. */
   private object Aggregation {
@@ -48,17 +59,49 @@ object HolisticAggregates {
         (BaseAggregateExec, StateStoreSaveExec, ShuffleExchangeExec, BaseAggregateExec)] = for {
       found <- StreamingAggregation.of(plan)
       if found.save.outputMode.contains(OutputMode.Append())
-      if found.last.aggregateExpressions.exists(each => isHolistic(each.aggregateFunction))
+      if isHolistic(found.last)
       exchange <- below(found.merging).collect { case exchange: ShuffleExchangeExec => exchange }
-      first <- below(exchange).collect { case first: BaseAggregateExec => first }
-      if first.aggregateExpressions.forall(_.mode == Partial) && columnsOf(first).nonEmpty
+      first <- below(exchange).flatMap(firstIn)
     } yield (found.last, found.save, exchange, first)
   }
+
+  /**
+   * The same over session windows:
+   * {{{  final - save - merging sessions - restore - exchange - (merging sessions -) partial  }}}
+   */
+  private object SessionAggregation {
+    def unapply(plan: SparkPlan): Option[
+        (BaseAggregateExec, SessionWindowStateStoreSaveExec, ShuffleExchangeExec,
+          BaseAggregateExec)] = for {
+      last <- Option(plan).collect { case last: BaseAggregateExec if isHolistic(last) => last }
+      save <- below(last).collect { case save: SessionWindowStateStoreSaveExec => save }
+      if save.stateInfo.isDefined && save.outputMode.contains(OutputMode.Append())
+      merging <- below(save).collect { case merging: MergingSessionsExec => merging }
+      restore <- below(merging).collect { case it: SessionWindowStateStoreRestoreExec => it }
+      exchange <- below(restore).collect { case exchange: ShuffleExchangeExec => exchange }
+      shuffled <- below(exchange)
+      first <- shuffled match {
+        case merging: MergingSessionsExec => below(merging).flatMap(firstIn)
+        case other => firstIn(other)
+      }
+    } yield (last, save, exchange, first)
+  }
+
+  private def firstIn(plan: SparkPlan): Option[BaseAggregateExec] = Option(plan).collect {
+    case first: BaseAggregateExec
+      if first.aggregateExpressions.forall(_.mode == Partial) && columnsOf(first).nonEmpty => first
+  }
+
+  private def keysOf(first: BaseAggregateExec): Seq[Attribute] =
+    first.groupingExpressions.map(_.toAttribute)
+
+  private def inputOf(first: BaseAggregateExec): SparkPlan =
+    ProjectExec(first.groupingExpressions ++ columnsOf(first), first.child)
 
   /** What the aggregates read, besides the grouping columns. */
   private def columnsOf(first: BaseAggregateExec): Seq[Attribute] = {
     val read = AttributeSet(first.aggregateExpressions.flatMap(_.references))
-    val grouping = AttributeSet(first.groupingExpressions.map(_.toAttribute))
+    val grouping = AttributeSet(keysOf(first))
     first.child.output.filter(read.contains).filterNot(grouping.contains).distinct
       .map(withoutWatermark)
   }
@@ -66,6 +109,9 @@ object HolisticAggregates {
   /** The window has the event time; Spark wants to find only one. */
   private def withoutWatermark(column: Attribute): Attribute = column.withMetadata(
     new MetadataBuilder().withMetadata(column.metadata).remove(EventTimeWatermark.delayKey).build())
+
+  private def isHolistic(last: BaseAggregateExec): Boolean =
+    last.aggregateExpressions.exists(each => isHolistic(each.aggregateFunction))
 
   /** Whether the intermediate result grows with every row. */
   private def isHolistic(function: AggregateFunction): Boolean = function match {
