@@ -8,6 +8,7 @@ Every stateful query of this session then runs on tailrace.
 from tailrace._version import __version__
 from tailrace.errors import TailraceError
 from tailrace.explain import classify, explain
+from tailrace.hints import hint
 from tailrace.options import Options
 from tailrace.session import configure, confs, drain, jar
 from tailrace.supervise import supervise
@@ -22,6 +23,7 @@ __all__ = [
     "confs",
     "drain",
     "explain",
+    "hint",
     "jar",
     "supervise",
     "window_apply",

@@ -75,6 +75,7 @@ ENGINE_WILL_REPEAT = frozenset(
         "WrongSpark",
         "WrongByteOrder",
         "InvalidOption",
+        "InvalidHint",
         "CheckpointTaken",
     )
 )

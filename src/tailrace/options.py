@@ -143,24 +143,25 @@ class Options:
     spill: str = _option(
         "on",
         conf="spill",
-        rule=one_of("on", "off"),
+        rule=one_of("on", "off", "always"),
         doc="Whether state that does not fit into memory moves to files in local_dir. off: a query "
-        "whose state outgrows the memory limit fails.",
+        "whose state outgrows the memory limit fails. always: all state moves after every batch, "
+        "in small files, which only tests want.",
     )
     read_batch_ratio: float = _option(
         0.02,
         conf="readBatchRatio",
         rule=number_in(0, 1),
-        doc="Lists of rows that have moved to files are read in batches of this share of all lists: "
-        "the one that is asked for, and those that are expected to be asked for next. 0: each by "
-        "itself.",
+        doc="Lists of rows that have moved to files are read in batches of this share of all "
+        "lists: the one that is asked for, and those that are expected to be asked for next. "
+        "0: each by itself.",
     )
     max_space_amplification: float = _option(
         1.5,
         conf="maxSpaceAmplification",
         rule=number_above(1),
-        doc="How many times larger the files of state that has left memory may grow than what still "
-        "counts in them, before they are rewritten.",
+        doc="How many times larger the files of state that has left memory may grow than what "
+        "still counts in them, before they are rewritten.",
     )
     lock_timeout: str = _option(
         "60s",

@@ -12,10 +12,11 @@ import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
+import tailrace.cold.{ColdStorage, Leaves}
 import tailrace.layout.{Cursor, Record}
 import tailrace.layout.time.TimeColumn
 import tailrace.memory.Budget
-import tailrace.store.{FamilyKind, StateTable}
+import tailrace.store.{FamilyKind, PlannedFamily, StateTable}
 
 class DueHarness extends Operations {
   private var table: StateTable = _
@@ -26,7 +27,9 @@ class DueHarness extends Operations {
       case "new" =>
         shape = new DueHarness.Shape(
           operation.path("in_key").asBoolean(), operation.path("window").asBoolean())
-        table = new StateTable(Budget.process, _ => Some(shape.column))
+        val leaves = if (operation.path("cold").asBoolean()) Leaves.Always else Leaves.Never
+        table = new StateTable(Budget.process, _ => PlannedFamily(isKnown = true, Some(shape.column)),
+          ColdStorage.default.copy(leaves = leaves))
         table.createFamily("rows", FamilyKind(None, false, false, "", ""))
         table.begin()
       case "put" =>
@@ -45,6 +48,7 @@ class DueHarness extends Operations {
         return shown(family.dueCursor(operation.path("up_to").asLong()).get)
       case "all" => return shown(family.layout.cursor())
       case "bytes" => return RowCodec.nodes.numberNode(table.reservedBytes)
+      case "cold" => return RowCodec.nodes.numberNode(table.coldLog.liveBytes)
       case "budget" => return RowCodec.nodes.numberNode(Budget.process.used)
     }
     RowCodec.nodes.nullNode()

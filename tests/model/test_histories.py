@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from support.harness import Harness
 from support.histories import VERSIONS, Setting, Step, history_of
 from support.seeds import SEED
-from support.stores import ROCKSDB, TAILRACE, TAILRACE_SNAPSHOTS
+from support.stores import ROCKSDB, TAILRACE, TAILRACE_COLD, TAILRACE_SNAPSHOTS
 
 RETAIN_FEW = {
     "spark.sql.streaming.minBatchesToRetain": "4",
@@ -33,6 +33,8 @@ FORGETFUL = Setting(
     TAILRACE.class_name, {**TAILRACE.confs, **RETAIN_FEW}, retained=4, shares=VERSIONS
 )
 SNAPSHOTS = Setting(TAILRACE_SNAPSHOTS.class_name, dict(TAILRACE_SNAPSHOTS.confs), shares=VERSIONS)
+COLD = Setting(TAILRACE_COLD.class_name, dict(TAILRACE_COLD.confs))
+COLD_WIDE = Setting(TAILRACE_COLD.class_name, dict(TAILRACE_COLD.confs), keys=20_000, burst=700)
 # RocksDB keeps files of a history that a batch started further back has replaced.
 ORACLE = Setting(ROCKSDB.class_name, dict(ROCKSDB.confs), depth=1, counts_keys=False)
 
@@ -92,6 +94,18 @@ def test_few_retained_versions(harness: Harness, told: list[Step]) -> None:
 @given(steps(60, 100))
 def test_frequent_snapshots(harness: Harness, told: list[Step]) -> None:
     replay(harness, told, SNAPSHOTS)
+
+
+@histories(30)
+@given(steps(80, 140))
+def test_state_that_is_not_in_memory(harness: Harness, told: list[Step]) -> None:
+    replay(harness, told, COLD)
+
+
+@histories(6)
+@given(steps(60, 100))
+def test_much_state_that_is_not_in_memory(harness: Harness, told: list[Step]) -> None:
+    replay(harness, told, COLD_WIDE)
 
 
 @histories(5)

@@ -109,4 +109,12 @@ TAILRACE_SNAPSHOTS = StoreKind(
     TAILRACE_LACKS,
 )
 
-ALL_STORES = (HDFS, ROCKSDB, ROCKSDB_CHANGELOG, TAILRACE, TAILRACE_SNAPSHOTS)
+# The same with all state in files on this machine after every batch, in segments of a few KiB.
+TAILRACE_COLD = StoreKind(
+    "tailrace-cold",
+    TAILRACE_CLASS,
+    {**TAILRACE_SNAPSHOTS.confs, TAILRACE_CONF + "spill": "always"},
+    TAILRACE_LACKS,
+)
+
+ALL_STORES = (HDFS, ROCKSDB, ROCKSDB_CHANGELOG, TAILRACE, TAILRACE_SNAPSHOTS, TAILRACE_COLD)

@@ -45,6 +45,7 @@ def test_the_names_at_the_top_are_exactly_these() -> None:
         "confs",
         "drain",
         "explain",
+        "hint",
         "jar",
         "supervise",
         "window_apply",

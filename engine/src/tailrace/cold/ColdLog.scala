@@ -16,7 +16,7 @@ import tailrace.errors.ColdFileDamaged
  * the checkpoint: changes are durable without it, and a process that ends takes its log with it.
  * Entries are never written again. What is given up is only counted; a segment without living
  * entries is deleted, and one with few of them is emptied by whoever owns the entries (see
- * `segmentToClean`), when the log is [[maxAmplification]] times what lives in it.
+ * `segmentToClean`), when the log is `maxAmplification` times what lives in it.
  *
  * A lane is a chain of segments of its own: what falls due together is written together, and
  * deleted together, with no copying (FlowKV's file per window).
@@ -24,7 +24,7 @@ import tailrace.errors.ColdFileDamaged
  * Invariants: one writing thread; any thread reads. While the log is pinned no file is deleted: a
  * snapshot that is being written may show entries that were given up since.
  */
-final class ColdLog(newFolder: () => File, val maxAmplification: Double) {
+final class ColdLog(storage: ColdStorage) {
   import ColdLog._
 
   private var folder: File = null
@@ -61,6 +61,9 @@ final class ColdLog(newFolder: () => File, val maxAmplification: Double) {
   }
 
   def flush(): Unit = open.foreachValue(_.flush())
+
+  /** Not: whatever the reference was, it has been given up. */
+  def hasSegmentOf(ref: Long): Boolean = segments.containsKey(ColdRef.segment(ref))
 
   def read(ref: Long): ColdEntry = {
     val bytes = new Array[Byte](ColdRef.size(ref))
@@ -100,7 +103,7 @@ final class ColdLog(newFolder: () => File, val maxAmplification: Double) {
 
   /** The sealed segment with the smallest living part, if the log has grown too large. */
   def segmentToClean: Option[Int] =
-    if (total <= live * maxAmplification + Slack) {
+    if (total <= live * storage.maxAmplification + SlackSegments * storage.segmentSize) {
       None
     } else {
       segments.values.asScala.filter(each => each.isSealed && each.live > 0 && each.live < each.length)
@@ -149,7 +152,7 @@ final class ColdLog(newFolder: () => File, val maxAmplification: Double) {
 
   private def segmentFor(lane: Long, size: Int): Segment = {
     val current = open.getOrNull(lane)
-    if (current != null && (current.length == 0L || current.length + size <= SegmentSize)) {
+    if (current != null && (current.length == 0L || current.length + size <= storage.segmentSize)) {
       return current
     }
     if (current != null) close(lane, current)
@@ -160,7 +163,7 @@ final class ColdLog(newFolder: () => File, val maxAmplification: Double) {
     if (nextId > ColdRef.LastSegment) {
       throw new IOException("the log of cold state has used up its numbers; restart the query")
     }
-    if (folder == null) folder = newFolder()
+    if (folder == null) folder = storage.newFolder()
     val segment = new Segment(nextId, new File(folder, s"$nextId.cold"))
     nextId += 1
     segments.put(segment.id, segment)
@@ -208,13 +211,11 @@ final class ColdLog(newFolder: () => File, val maxAmplification: Double) {
 }
 
 object ColdLog {
-  /** What one cleaning reads at the most: it is done between two batches. */
-  private val SegmentSize = 4L << 20
   private val MostLanes = 64
   private val LargestGap = 16L << 10
   private val LargestRead = 4L << 20
   /** A log this small is not worth cleaning. */
-  private val Slack = 2 * SegmentSize
+  private val SlackSegments = 2
 
   /**
    * A file of the log. Not a channel: those close themselves when a task's thread is interrupted,

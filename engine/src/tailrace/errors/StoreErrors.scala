@@ -134,3 +134,6 @@ final class InvalidOption(option: String, value: String, allowed: String)
     s"The option $option has the value '$value'.",
     s"Allowed: $allowed.",
     "Set it through tailrace.configure or tailrace.confs, which check values before Spark starts.")
+
+final class InvalidHint(detail: String, what: String)
+  extends EngineError("A hint (tailrace.hint) cannot be followed.", detail, what)

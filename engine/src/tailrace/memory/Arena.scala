@@ -84,6 +84,10 @@ final class Arena(budget: Budget) {
     address
   }
 
+  /** A small budget is not spent on one chunk: state has to leave memory before it is full. */
+  private def largestChunk: Long =
+    math.max(FirstChunk, math.min(LargestChunk, budget.limit / ChunksPerBudget))
+
   private def addChunk(): Unit = {
     // What is left of the old chunk serves small records later on.
     val rest = end - cursor
@@ -96,13 +100,14 @@ final class Arena(budget: Budget) {
     end = cursor + nextChunk
     chunks += ((cursor, nextChunk))
     reserved += nextChunk
-    nextChunk = math.min(nextChunk * 2, LargestChunk)
+    nextChunk = math.min(nextChunk * 2, largestChunk)
   }
 }
 
 object Arena {
   private val FirstChunk = 64L << 10
   private val LargestChunk = 4L << 20
+  private val ChunksPerBudget = 64
   private val LargestExact = 1024L
   private val LargestSlot = FirstChunk / 2
   private val ExactClasses = (LargestExact / 8).toInt + 1

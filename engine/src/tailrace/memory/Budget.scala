@@ -17,9 +17,13 @@ import tailrace.errors.MemoryExhausted
  */
 final class Budget(initialLimit: Long) {
   private val booked = new AtomicLong(0L)
+  private val refused = new AtomicLong(0L)
   @volatile private var limitBytes: Long = initialLimit
 
   def used: Long = booked.get()
+
+  /** How often memory was refused: whoever was in the middle of something may have done it by half. */
+  def refusals: Long = refused.get()
 
   def limit: Long = limitBytes
 
@@ -32,6 +36,7 @@ final class Budget(initialLimit: Long) {
     val total = booked.addAndGet(bytes)
     if (total > limitBytes) {
       booked.addAndGet(-bytes)
+      refused.incrementAndGet()
       throw new MemoryExhausted(bytes, total - bytes, limitBytes)
     }
   }

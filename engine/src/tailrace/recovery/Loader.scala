@@ -176,12 +176,15 @@ final class Loader(
     }
     val snapshot = header.kind == FileKind.Snapshot
     val arena = table.memory
-    var entries = 0L
+    var bytes = 0L
     reader.foreachEntry { (kind, familyId, base, key, keyLength, value, valueLength) =>
       val family = table.familyOf(familyId)
       if (family == null) throw new CorruptFile(file.name, s"it names an unknown family $familyId")
-      entries += 1
-      if ((entries & RoomMask) == 0L) table.makeRoom()
+      bytes += keyLength + valueLength
+      if (bytes > BytesBetweenLooks) {
+        table.makeRoom()
+        bytes = 0L
+      }
       kind match {
         case Change.Put if snapshot =>
           family.loadNew(arena, base, key, keyLength, value, valueLength)
@@ -274,8 +277,8 @@ final class Loader(
 
 object Loader {
   private val log = LoggerFactory.getLogger(classOf[Loader])
-  /** After so many entries it is seen to it that the state still fits into memory. */
-  private val RoomMask = 0xfffL
+  /** After so much it is seen to it that the state still fits into memory. */
+  private val BytesBetweenLooks = 256L << 10
 
   final case class Loaded(
       snapshotVersion: Option[Long],

@@ -30,8 +30,21 @@ object Classifier {
     case operator: StatefulOperator if !isReader(operator) && operator.stateInfo.isDefined =>
       val info = operator.stateInfo.get
       OperatorUse(info.queryRunId.toString, info.operatorId, info.storeVersion,
-        nameOf(operator), storesOf(operator))
+        nameOf(operator), hinted(operator, storesOf(operator)))
   }
+
+  /** Where the plan does not tell, because a function of the user's decides, a hint does. */
+  private def hinted(operator: StatefulOperator, stores: Seq[StoreUse]): Seq[StoreUse] =
+    Hint.in(operator.children.flatMap(_.output)).pattern match {
+      case Some(pattern) => stores.map { use =>
+        if (use.pattern == Unknown || operator.isInstanceOf[FlatMapGroupsWithStateExecBase]) {
+          use.copy(pattern = pattern, reason = "the hint says so")
+        } else {
+          use
+        }
+      }
+      case None => stores
+    }
 
   /** The first half of an operator that Spark plans in two; both have the same stores. */
   private def isReader(operator: SparkPlan): Boolean = operator match {

@@ -16,4 +16,7 @@ object Pattern {
   case object Range extends Pattern("range")
   /** The plan does not tell. The general layout serves every use. */
   case object Unknown extends Pattern("unknown")
+
+  /** Those that a hint may name. */
+  val all: Seq[Pattern] = Seq(Update, WindowedUpdate, AlignedAppend, UnalignedAppend, Range)
 }

@@ -47,7 +47,8 @@ object StoreUse {
 
   def encode(use: OperatorUse): String = {
     val families = use.stores.map { store =>
-      Seq(store.store, store.family, encode(store.time), encode(store.scan)).mkString(",")
+      val known = if (store.pattern == Pattern.Unknown) "unknown" else "known"
+      Seq(store.store, store.family, known, encode(store.time), encode(store.scan)).mkString(",")
     }
     (Seq(use.run, use.version.toString) ++ families).mkString(";")
   }
@@ -57,15 +58,15 @@ object StoreUse {
     Option(text).map(_.split(';').toList).collect {
       case said :: version :: families if said == run =>
         Known(version.toLong, families.map(_.split(',')).collect {
-          case Array(`store`, family, time, scan) =>
-            family -> KnownFamily(decodeTime(time), decodeScan(scan))
+          case Array(`store`, family, known, time, scan) =>
+            family -> KnownFamily(known == "known", decodeTime(time), decodeScan(scan))
         }.toMap)
     }
 
   /** What a store knows of its families in one batch. */
   final case class Known(version: Long, families: Map[String, KnownFamily])
 
-  final case class KnownFamily(time: Option[TimeColumn], scan: Scan)
+  final case class KnownFamily(isKnown: Boolean, time: Option[TimeColumn], scan: Scan)
 
   private def encode(time: Option[TimeColumn]): String = time.fold("-") { column =>
     Seq(if (column.inKey) "key" else "value", column.columns, column.ordinal, column.fields,

@@ -28,21 +28,27 @@ final class FamilyAccess(val family: Family, val keys: KeyCodec, valueSchema: St
       valuesIn(record, new UnsafeRow(valueSchema.length))
     }
 
-  /** Oldest first. The values of a cold node are in an array that the next node's replaces. */
-  private def valuesIn(record: Long, row: UnsafeRow): Iterator[UnsafeRow] = {
-    val nodes = Record.nodes(record)
-    if (nodes.length == Record.listCount(record)) {
-      nodes.iterator.map(pointAtNode(_, row))
-    } else {
-      nodes.iterator.flatMap { node =>
-        if (Record.coldValues(node) == 0) Iterator.single(pointAtNode(node, row))
-        else family.readCold(node).values.map { case (bytes, offset, length) =>
-          row.pointTo(bytes, offset, length)
-          row
+  /** Oldest first. The values of a cold node are in an array of their own. */
+  private def valuesIn(record: Long, row: UnsafeRow): Iterator[UnsafeRow] =
+    new Iterator[UnsafeRow] {
+      private val nodes = Record.nodes(record)
+      private var place = 0
+      private var cold: Iterator[(Array[Byte], Long, Int)] = Iterator.empty
+
+      override def hasNext: Boolean = cold.hasNext || place < nodes.length
+
+      override def next(): UnsafeRow = {
+        if (!cold.hasNext) {
+          val node = nodes(place)
+          place += 1
+          if (Record.coldValues(node) == 0) return pointAtNode(node, row)
+          cold = family.readCold(node).values
         }
+        val (bytes, offset, length) = cold.next()
+        row.pointTo(bytes, offset, length)
+        row
       }
     }
-  }
 
   /** Key and value of each record. */
   def pairs(cursor: Cursor): Iterator[UnsafeRowPair] = new Iterator[UnsafeRowPair] {

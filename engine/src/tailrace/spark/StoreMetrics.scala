@@ -55,12 +55,15 @@ object StoreMetrics {
   private val EstimateError = time(
     "tailraceEstimateError", "tailrace: by how much their estimates were off")
 
+  private val Moved = size("tailraceFamiliesMoved", "tailrace: families that watching moved to hash")
+
   val all: Seq[StateStoreCustomMetric] = Seq(
     Rows, ReservedBytes, LiveBytes, GetCount, GetTime, PutCount, PutTime, RemoveCount, RemoveTime,
     ScanCount, ScannedRows, LoadTime, LoadedFiles, LocalFiles, SealTime,
     GateTime, HiddenTime, QueuedParts, Unpublished, Retried, WriteTime, ApplyTime, FreezeTime,
     FilesWritten, BytesWritten, EntriesWritten, ColdBytes, ColdLogBytes, ColdWritten, ColdRead,
-    ColdUsed, ColdRecords, AheadHits, AheadMisses, AheadWrong, Estimates, EstimateError)
+    ColdUsed, ColdRecords, AheadHits, AheadMisses, AheadWrong, Estimates, EstimateError,
+    Moved)
 
   def of(table: StateTable, meter: BatchMeter): StateStoreMetrics = StateStoreMetrics(
     numKeys = table.rows(internal = false),
@@ -101,6 +104,7 @@ object StoreMetrics {
       AheadHits -> table.families.map(_.readAhead.hits).sum,
       AheadMisses -> table.families.map(_.readAhead.misses).sum,
       AheadWrong -> table.families.map(_.readAhead.wrong).sum,
+      Moved -> table.families.count(_.movedToHash).toLong,
       Estimates -> meter.estimates,
       EstimateError -> meter.estimateErrorMicros / 1000))
 

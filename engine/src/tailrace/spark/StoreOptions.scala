@@ -3,7 +3,7 @@ package tailrace.spark
 import org.apache.spark.network.util.JavaUtils
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf
 
-import tailrace.cold.ColdStorage
+import tailrace.cold.{ColdStorage, Leaves}
 import tailrace.errors.InvalidOption
 import tailrace.format.Codec
 
@@ -20,7 +20,7 @@ final case class StoreOptions(
     retryTimeoutMillis: Long,
     localDir: Option[String],
     holisticAsRows: Boolean,
-    spill: Boolean,
+    spill: Leaves,
     readBatchRatio: Double,
     maxAmplification: Double)
 
@@ -74,7 +74,9 @@ object StoreOptions {
         millis),
       localDir = settings.get(Prefix + "localDir"),
       holisticAsRows = choice("holistic", "rows", "buffers") == "rows",
-      spill = choice("spill", "on", "off") == "on",
+      spill = read("spill", Leaves.WhenTight.name, Leaves.all.map(_.name).mkString(", ")) { text =>
+        Leaves.all.find(_.name == text).get
+      },
       readBatchRatio = number("readBatchRatio", ColdStorage.DefaultReadRatio, "from 0 to 1")(
         ratio => ratio >= 0 && ratio <= 1),
       maxAmplification = number("maxSpaceAmplification", ColdStorage.DefaultMaxAmplification,

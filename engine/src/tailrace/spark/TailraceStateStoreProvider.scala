@@ -17,11 +17,10 @@ import tailrace.commit.{AsynchronousCommitter, Committer, Retries, SnapshotPolic
 import tailrace.commit.SynchronousCommitter
 import tailrace.errors.{ForeignFile, InvalidOption, SchemaMismatch}
 import tailrace.files.{FileNames, LocalCopies}
-import tailrace.layout.time.TimeColumn
 import tailrace.memory.Budget
 import tailrace.metrics.BatchMeter
 import tailrace.semantics.{Scan, StoreUse}
-import tailrace.store.{FamilyKind, Lineage, SnapshotWish, VersionedStore}
+import tailrace.store.{FamilyKind, Lineage, PlannedFamily, SnapshotWish, VersionedStore}
 
 /**
  * What Spark makes one of for each store of each partition of a stateful operator
@@ -101,8 +100,8 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
         if (storeConf.reportSnapshotUploadLag) {
           SnapshotReports.uploaded(stateStoreId, version, hadoopConf)
         },
-      timeOf = plannedTimes,
-      cold = ColdStorage.in(localFolder(options)).copy(isAllowed = options.spill,
+      planOf = planned,
+      cold = ColdStorage.in(localFolder(options)).copy(leaves = options.spill,
         readRatio = options.readBatchRatio, maxAmplification = options.maxAmplification))
   }
 
@@ -118,10 +117,12 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       task.getLocalProperty(StoreUse.property(identifier.operatorId)), ofRun, identifier.storeName)
   } yield use
 
-  /** The families whose rows fall due. A plan is the same in every batch of a run. */
-  private def plannedTimes: String => Option[TimeColumn] = {
+  /** By family, what the plan says. A plan is the same in every batch of a run. */
+  private def planned: String => PlannedFamily = {
     val families = known.fold(Map.empty[String, StoreUse.KnownFamily])(_.families)
-    name => families.get(name).flatMap(_.time)
+    name => families.get(name).fold(PlannedFamily.Unknown) { family =>
+      PlannedFamily(family.isKnown, family.time)
+    }
   }
 
   /** By family: what the task that updates this version is looking for when it scans. */

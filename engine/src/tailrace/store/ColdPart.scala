@@ -64,7 +64,7 @@ private[store] final class ColdPart(
 
   /** Those that are due, or in the bucket of the watermark, are in memory again. */
   def bringBackDue(upTo: Long): Unit = if (index != null) {
-    val refs = index.takeAway(upTo)
+    val refs = index.takeAway(upTo).filter(log.hasSegmentOf)
     if (refs.nonEmpty) {
       log.readAll(refs) { (ref, found) =>
         // Not current: the record has come back since, and was perhaps replaced.

@@ -1,7 +1,8 @@
 package tailrace.store
 
-import tailrace.cold.{ColdEntry, ColdLog, ReadAhead}
+import tailrace.cold.{ColdEntry, ColdLog, ColdStorage, Leaves, ReadAhead}
 import tailrace.layout.{Cursor, Layout, NodeChain, Record}
+import tailrace.layout.adaptive.{AdaptiveLayout, Pace}
 import tailrace.layout.ordered.OrderedLayout
 import tailrace.layout.time.{TimeColumn, TimeIndex}
 import tailrace.memory.{Arena, Budget}
@@ -13,12 +14,17 @@ import tailrace.memory.{Arena, Budget}
  */
 final class Family(
     val id: Int, val name: String, val kind: FamilyKind, budget: Budget,
-    time: Option[TimeColumn], log: ColdLog, arena: () => Arena, readRatio: Double) {
-  private val index: TimeIndex = time.map(new TimeIndex(_, budget)).orNull
-  private[store] val cold = new ColdPart(this, index, log, arena, readRatio)
-  val layout: Layout = kind.newLayout(budget, cold)
+    plan: PlannedFamily, log: ColdLog, arena: () => Arena, storage: ColdStorage) {
+  private val index: TimeIndex = plan.time.map(new TimeIndex(_, budget)).orNull
+  private[store] val cold = new ColdPart(this, index, log, arena, storage.readRatio)
+  val layout: Layout = kind.newLayout(budget, cold, plan.isKnown,
+    if (storage.leaves == Leaves.Always) Pace.Hasty else Pace.Usual)
 
-  def ordered: OrderedLayout = layout.asInstanceOf[OrderedLayout]
+  /** For a scan in the order of the keys. */
+  def ordered: OrderedLayout = layout match {
+    case adaptive: AdaptiveLayout => adaptive.ordered
+    case other => other.asInstanceOf[OrderedLayout]
+  }
 
   def overheadBytes: Long =
     layout.overheadBytes + (if (index == null) 0L else index.overheadBytes)
@@ -38,6 +44,12 @@ final class Family(
   def readAhead: ReadAhead = cold.ahead
 
   def broughtBack: Long = cold.broughtBack
+
+  /** Whether it can be scanned in order, and is in a hash table because nobody does. */
+  def movedToHash: Boolean = layout match {
+    case adaptive: AdaptiveLayout => adaptive.current == AdaptiveLayout.Hashed
+    case _ => false
+  }
 
   def put(
       arena: Arena, changes: Changes,
@@ -137,6 +149,10 @@ final class Family(
   private[store] def settle(): Unit = {
     if (index != null) index.settle()
     cold.settle()
+    layout match {
+      case adaptive: AdaptiveLayout => adaptive.settle()
+      case _ =>
+    }
   }
 
   // ---- loading: no batch runs, nothing can be undone, what is replaced is freed at once
@@ -274,6 +290,13 @@ final class Family(
     Record.settle(record)
     record
   }
+}
+
+/** What the query's plan says of a family: whether anything, and where its rows tell their time. */
+final case class PlannedFamily(isKnown: Boolean, time: Option[TimeColumn])
+
+object PlannedFamily {
+  val Unknown: PlannedFamily = PlannedFamily(isKnown = false, None)
 }
 
 object Family {

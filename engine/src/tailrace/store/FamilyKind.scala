@@ -1,6 +1,7 @@
 package tailrace.store
 
 import tailrace.layout.{Away, Layout}
+import tailrace.layout.adaptive.{AdaptiveLayout, Pace}
 import tailrace.layout.hash.HashLayout
 import tailrace.layout.ordered.{OrderedLayout, SortWord}
 import tailrace.memory.Budget
@@ -21,8 +22,10 @@ final case class FamilyKind(
     keyTypes: String,
     valueTypes: String) {
 
-  def newLayout(budget: Budget, away: Away): Layout = order match {
+  /** @param isPlanned the query's plan, or a hint, says how the family is used */
+  def newLayout(budget: Budget, away: Away, isPlanned: Boolean, pace: Pace): Layout = order match {
     case None => new HashLayout(budget, away)
-    case Some(word) => new OrderedLayout(budget, word)
+    case Some(word) if isPlanned => new OrderedLayout(budget, word)
+    case Some(word) => new AdaptiveLayout(budget, word, away, pace)
   }
 }

@@ -1,7 +1,6 @@
 package tailrace.store
 
-import tailrace.cold.{ColdLog, ColdStorage}
-import tailrace.layout.time.TimeColumn
+import tailrace.cold.{ColdLog, ColdStorage, Leaves}
 import tailrace.memory.{AddressList, Arena, Budget}
 
 /**
@@ -15,18 +14,18 @@ import tailrace.memory.{AddressList, Arena, Budget}
  *  or `rollback`: nothing has happened.
  *  4. `revert`, instead of 1: the last batch is taken back, because Spark runs it again.
  *
- * @param timeOf by a family's name, where its rows say when they fall due
+ * @param planOf by a family's name, what the query's plan says of it
  * @param cold   where state goes that does not fit into memory
  *
  * Invariants: one thread at a time. No slot is freed while a batch runs, so rows handed out stay
  * readable until the task is over; none is freed that an unfinished [[Image]] shows.
  */
 final class StateTable(
-    budget: Budget, timeOf: String => Option[TimeColumn] = _ => None,
+    budget: Budget, planOf: String => PlannedFamily = _ => PlannedFamily.Unknown,
     cold: ColdStorage = ColdStorage.default) {
   import StateTable._
 
-  private val log = new ColdLog(cold.newFolder, cold.maxAmplification)
+  private val log = new ColdLog(cold)
 
   private var arena = new Arena(budget)
   private var byName = Map.empty[String, Family]
@@ -75,7 +74,7 @@ final class StateTable(
 
   private[tailrace] def addFamily(id: Int, name: String, kind: FamilyKind): Family = {
     val family = new Family(
-      id, name, kind, budget, timeOf(name), log, () => arena, cold.readRatio)
+      id, name, kind, budget, planOf(name), log, () => arena, cold)
     byName += name -> family
     while (byId.length <= id) byId += null
     byId(id) = family
@@ -117,17 +116,22 @@ final class StateTable(
    * If memory is short, a part of the state leaves it, so that a quarter of the arena is free for
    * the next batch. Nothing can be undone now. Lists go first: they are not read until their time.
    */
-  def makeRoom(): Unit = if (cold.isAllowed && budget.isTight) {
-    val unused = arena.reservedBytes - arena.liveBytes
-    var wanted = (arena.reservedBytes * FreePart).toLong - unused
-    if (wanted > 0) {
-      val freed = if (spare != null) spare else new Changes(budget)
-      spare = null
-      byName.values.toSeq.sortBy(family => (!family.kind.multiValue, family.id))
-        .foreach(family => wanted -= family.cold.leave(wanted, freed))
-      log.flush()
-      retire(freed)
-    }
+  def makeRoom(): Unit = cold.leaves match {
+    case Leaves.Always => leave(Long.MaxValue)
+    case Leaves.WhenTight if budget.isTight =>
+      val unused = arena.reservedBytes - arena.liveBytes
+      leave((arena.reservedBytes * FreePart).toLong - unused)
+    case _ =>
+  }
+
+  private def leave(bytes: Long): Unit = if (bytes > 0) {
+    var wanted = bytes
+    val freed = if (spare != null) spare else new Changes(budget)
+    spare = null
+    byName.values.toSeq.sortBy(family => (!family.kind.multiValue, family.id))
+      .foreach(family => wanted -= family.cold.leave(wanted, freed))
+    log.flush()
+    retire(freed)
   }
 
   /** Writes what lives in the emptiest segments once more, some megabytes of it. */

@@ -10,7 +10,6 @@ import tailrace.commit.{Committer, Sealer, SnapshotPolicy, SnapshotWriter}
 import tailrace.errors.StoreBusy
 import tailrace.files.{FileNames, PackShelf, StateFolder}
 import tailrace.format.{Codec, FileKind}
-import tailrace.layout.time.TimeColumn
 import tailrace.memory.Budget
 import tailrace.metrics.BatchMeter
 import tailrace.recovery.Loader
@@ -41,7 +40,7 @@ final class VersionedStore(
     lockTimeoutMillis: Long,
     versionsToRetain: Int,
     snapshotReady: Long => Unit,
-    timeOf: String => Option[TimeColumn] = _ => None,
+    planOf: String => PlannedFamily = _ => PlannedFamily.Unknown,
     cold: ColdStorage = ColdStorage.default,
     budget: Budget = Budget.process) {
   import VersionedStore._
@@ -54,12 +53,13 @@ final class VersionedStore(
   private val closeRequested = new AtomicBoolean(false)
   private var closed = false
   private var isLoaded = false
+  private var refusalsBefore = 0L
   /** Versions whose snapshot is known to belong to the live lineage. */
   private val goodSnapshots = new java.util.TreeSet[java.lang.Long]
   @volatile private var newestVersion = 0L
   @volatile private var cleanedBelow = 0L
 
-  val table = new StateTable(budget, timeOf, cold)
+  val table = new StateTable(budget, planOf, cold)
 
   // ---- 1. and 4. who may use the store
 
@@ -138,7 +138,14 @@ final class VersionedStore(
 
   // ---- 3. a batch
 
-  def begin(): Unit = table.begin()
+  def begin(): Unit = {
+    refusalsBefore = budget.refusals
+    try table.begin() catch {
+      case error: Throwable =>
+        distrust()
+        throw error
+    }
+  }
 
   def commit(snapshot: SnapshotWish, meter: BatchMeter): Long = {
     // 1. Sealed.
@@ -163,7 +170,17 @@ final class VersionedStore(
     table.version
   }
 
-  def rollback(): Unit = table.rollback()
+  def rollback(): Unit =
+    if (budget.refusals == refusalsBefore) table.rollback() else distrust()
+
+  /**
+   * A change that ran out of memory may have been made by half, and cannot be taken back. What is on
+   * the checkpoint file system counts, and is loaded when it is asked for.
+   */
+  private def distrust(): Unit = {
+    isLoaded = false
+    table.reset(Position(0L, Lineage.Empty))
+  }
 
   private def snapshotLater(meter: BatchMeter): Unit = {
     val started = System.nanoTime()

@@ -107,8 +107,9 @@ private[hash] final class Segment(
   def makeRoom(): Unit = {
     val capacity = capacityFor(live * 4L / 3 + 1)
     val entries = snapshotSlots()
+    val larger = allocate(capacity)
     release()
-    base = allocate(capacity)
+    base = larger
     mask = capacity - 1
     occupied = 0
     live = 0

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.tailrace
 
-import org.apache.spark.sql.catalyst.expressions.{Ascending, Attribute, AttributeSet, SortOrder}
+import org.apache.spark.sql.catalyst.expressions.{Ascending, Attribute, AttributeSet, NamedExpression, SortOrder}
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
 import org.apache.spark.sql.execution.{ProjectExec, SortExec, SparkPlan}
@@ -37,10 +37,12 @@ object HolisticAggregates {
       case SessionAggregation(last, save, exchange, first) if wanted(save.stateInfo.get) =>
         val order = (save.keyWithoutSessionExpressions :+ save.sessionExpression)
           .map(SortOrder(_, Ascending))
+        val trigger = TriggerTime.in(first.child)
         complete(last, first, SessionRowsExec(
           save.keyWithoutSessionExpressions, save.sessionExpression, columnsOf(first),
-          save.stateInfo, save.eventTimeWatermarkForLateEvents, save.eventTimeWatermarkForEviction,
-          SortExec(order, global = false, exchange.copy(child = inputOf(first)))))
+          trigger.map(_.toAttribute), save.stateInfo, save.eventTimeWatermarkForLateEvents,
+          save.eventTimeWatermarkForEviction,
+          SortExec(order, global = false, exchange.copy(child = inputOf(first, trigger)))))
     }
 
   /**
@@ -95,8 +97,8 @@ object HolisticAggregates {
   private def keysOf(first: BaseAggregateExec): Seq[Attribute] =
     first.groupingExpressions.map(_.toAttribute)
 
-  private def inputOf(first: BaseAggregateExec): SparkPlan =
-    ProjectExec(first.groupingExpressions ++ columnsOf(first), first.child)
+  private def inputOf(first: BaseAggregateExec, more: Iterable[NamedExpression] = Nil): SparkPlan =
+    ProjectExec(first.groupingExpressions ++ columnsOf(first) ++ more, first.child)
 
   /** What the aggregates read, besides the grouping columns. */
   private def columnsOf(first: BaseAggregateExec): Seq[Attribute] = {

@@ -21,6 +21,8 @@ import tailrace.spark.TailraceStateStore
  * @param keyExpressions    the grouping columns without the session
  * @param sessionExpression of a row: from its time to its time and the gap
  * @param rowExpressions    the other columns that the aggregates need
+ * @param triggerTime       when the session of a row is expected to be read, if a hint says so;
+ *                          otherwise it is the session's end
  * @param child             sorted by key and session
  *
  * Invariant: rows of one session come out next to each other, and each row once.
@@ -29,6 +31,7 @@ case class SessionRowsExec(
     keyExpressions: Seq[Attribute],
     sessionExpression: Attribute,
     rowExpressions: Seq[Attribute],
+    triggerTime: Option[Attribute],
     stateInfo: Option[StatefulOperatorStateInfo],
     eventTimeWatermarkForLateEvents: Option[Long],
     eventTimeWatermarkForEviction: Option[Long],
@@ -70,12 +73,14 @@ case class SessionRowsExec(
     val keyOf = UnsafeProjection.create(keyExpressions, child.output)
     val sessionOf = UnsafeProjection.create(Seq(sessionExpression), child.output)
     val rowOf = UnsafeProjection.create(rowExpressions, child.output)
+    val dueOf = triggerTime.map(time => UnsafeProjection.create(Seq(time), child.output))
     val lists = store.asInstanceOf[TailraceStateStore]
     rows.foreach { row =>
       val time = sessionOf(row).getStruct(0, 2)
       sessions.goTo(keyOf(row))
       val list = sessions.listFor(time.getLong(0), time.getLong(1))
-      lists.mergeUntil(list, rowOf(row), sessions.currentEnd, RowsFamily)
+      val hinted = dueOf.map(_(row)).filterNot(_.isNullAt(0)).map(_.getLong(0))
+      lists.mergeUntil(list, rowOf(row), hinted.getOrElse(sessions.currentEnd), RowsFamily)
     }
     sessions.save()
   }

@@ -1,0 +1,176 @@
+"""The log of what has left memory: its size, its files, damage, and memory that is short.
+
+Problem: a log that grows without end, files that stay behind, or a damaged entry that is taken for
+state would all pass a comparison of results.
+Answer: stores whose state leaves memory after every batch, and one with a small budget; what they
+say of their log, and what lies in its folder.
+Invariant: the log stays within its bound, ends with its store, and an entry that was damaged is an
+error with a remedy.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.expectations import commit_all, contents, refuses, state_at
+from support.fixtures import Opener, wait_until
+from support.harness import Shape, Store
+from support.stores import TAILRACE_COLD, TAILRACE_CONF, StoreKind
+
+SEGMENT = 4096
+PAYLOAD = Shape(key="k INT", value="v STRING")
+LISTS = Shape(key="k INT", value="v STRING", multiple_values=True)
+
+
+@pytest.fixture
+def kind() -> StoreKind:
+    return TAILRACE_COLD
+
+
+def metric(store: Store, name: str) -> int:
+    return int(store.metrics()["custom"][name])
+
+
+def in_folder(folder: Path) -> dict[str, Any]:
+    return {TAILRACE_CONF + "localDir": str(folder)}
+
+
+def cold_files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.cold"))
+
+
+def text(number: int, length: int = 200) -> str:
+    return f"{number}".ljust(length, "x")
+
+
+def test_the_log_stays_within_its_bound(open_provider: Opener, tmp_path: Path) -> None:
+    """Random keys are replaced, over and over: what is dead is soon many times what lives."""
+    chance = random.Random(20261116)
+    provider = open_provider(PAYLOAD, confs=in_folder(tmp_path / "local"))
+    expected: dict[tuple[int], tuple[str]] = {}
+    for version in range(40):
+        store = provider.load(version)
+        for _ in range(60):
+            key = (chance.randrange(300),)
+            expected[key] = (text(chance.randrange(10**6)),)
+            store.put(key, expected[key])
+        live, total = metric(store, "tailraceColdBytes"), metric(store, "tailraceColdLogBytes")
+        # Records that were asked for again are back in memory: what is given up in the batch.
+        assert total <= 1.5 * (live + 60 * 300) + 6 * SEGMENT
+        store.commit()
+    assert state_at(provider, 40) == expected
+    store = provider.load(40)
+    assert metric(store, "tailraceColdWrittenBytes") > 4 * metric(store, "tailraceColdLogBytes")
+    store.abort()
+
+    def files_are_the_log() -> bool:  # as soon as no snapshot is being written
+        store = provider.load(40)
+        total = metric(store, "tailraceColdLogBytes")
+        store.abort()
+        return sum(file.stat().st_size for file in cold_files(tmp_path / "local")) <= total
+
+    wait_until(files_are_the_log)
+
+
+def test_the_log_ends_with_its_store(open_provider: Opener, tmp_path: Path) -> None:
+    provider = open_provider(PAYLOAD, confs=in_folder(tmp_path / "local"))
+    store = provider.load(0)
+    store.put_all(([number], [text(number)]) for number in range(100))
+    store.commit()
+    provider.load(1).abort()
+    assert cold_files(tmp_path / "local")
+    provider.close()
+    assert not cold_files(tmp_path / "local")
+    assert not list((tmp_path / "local").rglob("tailrace-cold-*"))
+
+
+def test_lists_are_given_up_with_their_keys(open_provider: Opener, tmp_path: Path) -> None:
+    provider = open_provider(LISTS, column_families=True, confs=in_folder(tmp_path / "local"))
+    for version in range(3):
+        store = provider.load(version)
+        for key in range(50):
+            store.merge([key], [text(version)])
+        store.commit()
+    store = provider.load(3)
+    assert metric(store, "tailraceColdBytes") > 50 * 3 * 200
+    assert store.values([7]) == [(text(number),) for number in range(3)]
+    for key in range(50):
+        store.remove([key])
+    store.commit()
+
+    def all_is_given_up() -> bool:  # as soon as no snapshot is being written
+        store = provider.load(4)
+        left = metric(store, "tailraceColdBytes")
+        store.abort()
+        return left == 0
+
+    wait_until(all_is_given_up)
+
+
+@pytest.mark.parametrize("shape", [PAYLOAD, LISTS], ids=["record", "list"])
+def test_a_damaged_entry_is_an_error(open_provider: Opener, tmp_path: Path, shape: Shape) -> None:
+    lists = shape is LISTS
+    provider = open_provider(shape, column_families=lists, confs=in_folder(tmp_path / "local"))
+    store = provider.load(0)
+    if lists:
+        store.merge([1], [text(1)])
+    else:
+        store.put([1], [text(1)])
+    store.commit()
+    store = provider.load(1)
+    (file,) = cold_files(tmp_path / "local")
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    file.write_bytes(damaged)
+    error = refuses(store.values if lists else store.get, [1])
+    assert error.class_name.endswith("ColdFileDamaged")
+    assert "Restart the query" in str(error)
+    store.abort()
+    # The checkpoint is whole: a new process has the state.
+    provider.close()
+    again = open_provider(shape, column_families=lists, confs=in_folder(tmp_path / "local")).load(1)
+    assert (again.values([1]) if lists else [again.get([1])]) == [(text(1),)]
+
+
+def test_a_state_that_is_larger_than_its_memory(open_provider: Opener, tmp_path: Path) -> None:
+    """Twelve megabytes of state in eight: while it grows, when it is loaded, when it is read."""
+    small = {
+        **in_folder(tmp_path / "local"),
+        TAILRACE_CONF + "spill": "on",
+        TAILRACE_CONF + "memoryLimit": "8m",
+    }
+    provider = open_provider(PAYLOAD, confs=small)
+    for version in range(24):
+        store = provider.load(version)
+        store.put_all(
+            ([number], [text(number, 1000)]) for number in range(version * 500, version * 500 + 500)
+        )
+        store.commit()
+    store = provider.load(24)
+    assert metric(store, "tailraceColdBytes") > 4 << 20
+    assert metric(store, "tailraceReservedBytes") <= 8 << 20
+    for number in random.Random(1).sample(range(12_000), 300):
+        assert store.get([number]) == (text(number, 1000),)
+    store.abort()
+    provider.close()
+    again = open_provider(PAYLOAD, confs=small)
+    store = again.load(24)
+    assert metric(store, "tailraceReservedBytes") <= 8 << 20
+    assert len(contents(store)) == 12_000
+    store.abort()
+
+
+def test_without_spilling_it_is_an_error(open_provider: Opener) -> None:
+    confs = {TAILRACE_CONF + "spill": "off", TAILRACE_CONF + "memoryLimit": "4m"}
+    provider = open_provider(PAYLOAD, confs=confs)
+    assert commit_all(provider, 0, [([1], [text(1)])]) == 1
+    store = provider.load(1)
+    too_much = [([number], [text(number, 1000)]) for number in range(6_000)]
+    error = refuses(store.put_all, too_much)
+    assert error.class_name.endswith("MemoryExhausted")
+    store.abort()
+    # Whatever the batch had done by half is gone.
+    assert state_at(provider, 1) == {(1,): (text(1),)}
