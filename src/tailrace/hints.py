@@ -22,18 +22,20 @@ _PATTERN = "tailrace.pattern"
 _TRIGGER_TIME = "tailrace.triggerTime"
 
 
-def hint(df: DataFrame, *, pattern: str | None = None, trigger_time: str | None = None) -> DataFrame:
+def hint(
+    df: DataFrame, *, pattern: str | None = None, trigger_time: str | None = None
+) -> DataFrame:
     """The same rows, with what you know about the state of the operators that read them.
 
     pattern: how an operator with a function of yours (`applyInPandasWithState`) uses its state; one
-    of `tailrace.hints.PATTERNS`. `tailrace.explain` shows it. Where the plan tells, the plan counts.
+    of `tailrace.hints.PATTERNS`. `tailrace.explain` shows it. Where the plan tells, it counts.
 
     trigger_time: SQL that gives, for a row, the time at which the session it belongs to is expected
     to be read, for aggregates over session windows that need all rows (`median`, `collect_list`,
     `window_apply`). Without it, that is when the session would end. What has left memory is read
     ahead in this order. It may use the columns that the query itself uses, and `session_window`.
     """
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as f
 
     if pattern is None and trigger_time is None:
         raise OptionError(
@@ -57,7 +59,7 @@ def hint(df: DataFrame, *, pattern: str | None = None, trigger_time: str | None 
     more = {key: value for key, value in said.items() if value is not None}
     return df.select(
         *(
-            F.col("`" + field.name.replace("`", "``") + "`").alias(
+            f.col("`" + field.name.replace("`", "``") + "`").alias(
                 field.name, metadata={**field.metadata, **more}
             )
             for field in df.schema.fields

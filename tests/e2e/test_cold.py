@@ -118,10 +118,11 @@ def test_a_hint_about_unknown_columns_is_refused(spark):
     session = new_session(spark, TAILRACE, {})
     rows = session.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
     hinted = tailrace.hint(rows, trigger_time="no_such_column + INTERVAL 1 HOUR")
-    medians = hinted.groupBy(F.session_window("timestamp", "10 seconds"), "value").agg(
+    digit = (F.col("value") % 10).alias("digit")
+    medians = hinted.groupBy(F.session_window("timestamp", "10 seconds"), digit).agg(
         F.median("value")
     )
-    with pytest.raises(Exception, match=r"no_such_column.*(?s:.*)session_window, value"):
+    with pytest.raises(Exception, match=r"no_such_column(?s:.*)these are: .*session_window"):
         tailrace.classify(medians)
 
 

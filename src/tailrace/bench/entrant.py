@@ -23,6 +23,7 @@ from tailrace.bench.progress import batch_row, digest
 from tailrace.bench.remote import LineMeter
 from tailrace.bench.stores import BenchError, Store, session_for
 from tailrace.errors import TailraceError
+from tailrace.options import Options
 from tailrace.session import drain
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class Entrant:
         self._gate = Gate(spark, folder.name)
         self._last: Sample | None = None
         self._number = 0
-        session = session_for(spark, store, tailrace_confs)
+        options = Options.of(**job.options).confs() if job.options else {}
+        session = session_for(spark, store, {**tailrace_confs, **options})
         source = gated_events(session, job.events, folder.name, plan.partitions)
         frame = job.workload.build(source, job.query)
         if plan.check and not store.floor:

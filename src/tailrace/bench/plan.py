@@ -62,6 +62,8 @@ class Job:
     """Rows that go through before anything counts."""
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What tells this job from others of the same workload."""
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Options of tailrace with which it runs here, besides its defaults."""
 
     @property
     def loop(self) -> str:

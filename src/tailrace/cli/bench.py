@@ -21,7 +21,8 @@ DEFAULT_OUT = "tailrace-bench.json"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD",
-        help="workloads or groups of them; `list` shows all; `misa`, `growth`, `restore` "
+        help="workloads or groups of them; `list` shows all; `misa`, `growth`, `sensitivity`, "
+        "`restore` "
         "and `check` have their own settings")  # fmt: skip
     add("--suite", help="the workloads of a suite, or those of it that were named")
     add("--stores", default=None, help=f"in this order, by commas (default: {STORES})")
@@ -134,6 +135,9 @@ def run_check(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+SPECIAL = ("misa", "growth", "sensitivity")
+
+
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """The plan of a command line; everything that can be wrong with it is told here."""
     from tailrace.bench.plan import ALONE, SUITE, Plan, cores
@@ -141,7 +145,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     from tailrace.bench.stores import BenchError, chosen
 
     names = [name.lower() for name in arguments.workloads]
-    special = next((name for name in ("misa", "growth") if names == [name]), None)
+    special = next((name for name in SPECIAL if names == [name]), None)
     if special is None and arguments.suite in ("misa", "growth"):
         special = arguments.suite
     stores = arguments.stores
@@ -157,6 +161,8 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         partitions = misa.PARTITIONS
     if special == "growth":
         stores = stores or "rocksdb-changelog,tailrace,none"
+    if special == "sensitivity":
+        stores = stores or "tailrace"
     if arguments.rows is not None and arguments.rate is not None:
         raise BenchError(
             "--rows and --rate were both given.",
@@ -195,7 +201,7 @@ def _given(value: int | None, default: int) -> int:
 
 
 def _jobs(arguments: argparse.Namespace, special: str | None, usual: Sizes) -> tuple[Job, ...]:
-    from tailrace.bench import growth, misa
+    from tailrace.bench import growth, misa, sensitivity
     from tailrace.bench.plan import job, option_pairs, workloads
 
     options = option_pairs(arguments.option)
@@ -212,6 +218,8 @@ def _jobs(arguments: argparse.Namespace, special: str | None, usual: Sizes) -> t
     if special == "growth":
         sizes = _numbers("--sizes", arguments.sizes) if arguments.sizes else growth.SIZES
         return growth.jobs(options, sizes, arguments.rows or growth.ROWS)
+    if special == "sensitivity":
+        return sensitivity.jobs(options, *([arguments.rows] if arguments.rows else []))
     trigger = arguments.trigger if arguments.trigger is not None else 1.0
     rows = arguments.rows
     if rows is None and arguments.rate is None:

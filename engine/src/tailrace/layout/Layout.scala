@@ -61,6 +61,6 @@ trait Away {
   /** The record is in memory again, and its reference is given up. */
   def bringBack(ref: Long): Long
 
-  /** A copy to look at, which is there until some records later. */
-  def look(ref: Long): Long
+  /** For one cursor: copies to look at, each of which is there until some records later. */
+  def newView(): Long => Long
 }

@@ -55,6 +55,8 @@ object StoreMetrics {
   private val EstimateError = time(
     "tailraceEstimateError", "tailrace: by how much their estimates were off")
 
+  private val LeaveTime = time("tailraceLeaveTime", "tailrace: time in which state left memory")
+  private val CleanTime = time("tailraceCleanTime", "tailrace: time to clean files of such state")
   private val Moved = size("tailraceFamiliesMoved", "tailrace: families that watching moved to hash")
 
   val all: Seq[StateStoreCustomMetric] = Seq(
@@ -63,7 +65,7 @@ object StoreMetrics {
     GateTime, HiddenTime, QueuedParts, Unpublished, Retried, WriteTime, ApplyTime, FreezeTime,
     FilesWritten, BytesWritten, EntriesWritten, ColdBytes, ColdLogBytes, ColdWritten, ColdRead,
     ColdUsed, ColdRecords, AheadHits, AheadMisses, AheadWrong, Estimates, EstimateError,
-    Moved)
+    LeaveTime, CleanTime, Moved)
 
   def of(table: StateTable, meter: BatchMeter): StateStoreMetrics = StateStoreMetrics(
     numKeys = table.rows(internal = false),
@@ -104,6 +106,8 @@ object StoreMetrics {
       AheadHits -> table.families.map(_.readAhead.hits).sum,
       AheadMisses -> table.families.map(_.readAhead.misses).sum,
       AheadWrong -> table.families.map(_.readAhead.wrong).sum,
+      LeaveTime -> millis(table.leaveNanos),
+      CleanTime -> millis(table.cleanNanos),
       Moved -> table.families.count(_.movedToHash).toLong,
       Estimates -> meter.estimates,
       EstimateError -> meter.estimateErrorMicros / 1000))

@@ -27,9 +27,7 @@ private[store] final class ColdPart(
 
   private val entry = new ColdEntry.Builder
   val ahead = new ReadAhead(log)
-  // Copies that cursors show; a cursor looks one record ahead, and its user at one before.
-  private val shown = new Array[Long](8)
-  private var nextShown = 0
+  private val views = new scala.collection.mutable.ArrayBuffer[View]
   private var returned = 0L
 
   private def table: HashLayout = family.layout.asInstanceOf[HashLayout]
@@ -46,20 +44,34 @@ private[store] final class ColdPart(
     record
   }
 
-  override def look(ref: Long): Long = {
-    val found = log.read(ref)
-    release(nextShown)
-    val copy = Record.create(arena(), tailed = false, found.bytes, found.key, found.keyLength,
-      found.bytes, found.payload, found.payloadLength)
-    Record.settle(copy)
-    shown(nextShown) = copy
-    nextShown = (nextShown + 1) % shown.length
-    copy
+  override def newView(): Long => Long = {
+    val view = new View
+    views += view
+    view
   }
 
-  private def release(place: Int): Unit = if (shown(place) != 0L) {
-    Record.free(arena(), shown(place))
-    shown(place) = 0L
+  /** A cursor looks one record ahead, and its user at the one before. */
+  private final class View extends (Long => Long) {
+    private val shown = new Array[Long](4)
+    private var next = 0
+
+    override def apply(ref: Long): Long = {
+      val found = log.read(ref)
+      release(next)
+      val copy = Record.create(arena(), tailed = false, found.bytes, found.key, found.keyLength,
+        found.bytes, found.payload, found.payloadLength)
+      Record.settle(copy)
+      shown(next) = copy
+      next = (next + 1) % shown.length
+      copy
+    }
+
+    def close(): Unit = shown.indices.foreach(release)
+
+    private def release(place: Int): Unit = if (shown(place) != 0L) {
+      Record.free(arena(), shown(place))
+      shown(place) = 0L
+    }
   }
 
   /** Those that are due, or in the bucket of the watermark, are in memory again. */
@@ -165,7 +177,8 @@ private[store] final class ColdPart(
 
   /** Between batches: gives up what was read ahead for a time that has moved. */
   def settle(): Unit = {
-    shown.indices.foreach(release)
+    views.foreach(_.close())
+    views.clear()
     ahead.review { found =>
       val record = family.layout.get(found.bytes, found.key, found.keyLength)
       if (record == 0L) TimeColumn.Never else index.column.of(record)

@@ -103,14 +103,22 @@ final class StateTable(
     if (waitingForImage.isEmpty) forgetDroppedFamilies()
     byName.valuesIterator.foreach(_.settle())
     if (mayCompact) compact()
+    val started = System.nanoTime()
     makeRoom()
+    val left = System.nanoTime()
     clean()
+    leaveNanos = left - started
+    cleanNanos = System.nanoTime() - left
     familiesBefore = byName
   }
 
   // ---- more state than memory
 
   def coldLog: ColdLog = log
+
+  /** What the last `begin` took for state to leave memory, and for cleaning the log. */
+  var leaveNanos = 0L
+  var cleanNanos = 0L
 
   /**
    * If memory is short, a part of the state leaves it, so that a quarter of the arena is free for

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -44,6 +44,34 @@ PARTS = {
     "commit": ("commit log", "#E69F00"),
     "other": ("other", "#D9D9D9"),
 }
+
+
+def _read_amplification(batches: Sequence[Mapping[str, Any]]) -> float:
+    """Bytes read from the log for each byte that was asked for, over the measured batches."""
+    first, last = batches[0]["custom_metrics"], batches[-1]["custom_metrics"]
+    read, used = (
+        last[name] - first[name] for name in ("tailraceColdReadBytes", "tailraceColdUsedBytes")
+    )
+    return float(read / used) if used else 0.0
+
+
+def _space_amplification(batches: Sequence[Mapping[str, Any]]) -> float:
+    """The largest size of the log over what lived in it then."""
+    sizes = [row["custom_metrics"] for row in batches]
+    return max(
+        (each["tailraceColdLogBytes"] / each["tailraceColdBytes"]
+         for each in sizes if each["tailraceColdBytes"]),
+        default=0.0,
+    )  # fmt: skip
+
+
+SETTINGS: dict[str, tuple[str, str, Callable[[Sequence[Mapping[str, Any]]], float]]] = {
+    "read_batch_ratio": ("read batch ratio", "read amplification", _read_amplification),
+    "space_amplification": (
+        "bound of the space amplification", "space amplification", _space_amplification,
+    ),
+}  # fmt: skip
+
 _STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
@@ -73,6 +101,9 @@ def draw(results: Sequence[Result]) -> dict[str, bytes]:
             drawn["ratios"] = ratios(present)
         if len([run for run in present if "state_rows" in run["parameters"]]) > 1:
             drawn["growth"] = growth(present)
+        for parameter in SETTINGS:
+            if len([run for run in present if parameter in run["parameters"]]) > 1:
+                drawn[parameter] = sensitivity(present, parameter)
         for number, run in enumerate(present):
             name = label(run)
             key = (
@@ -221,6 +252,33 @@ def growth(present: Sequence[Run]) -> bytes:
     axes.set_ylabel("milliseconds per batch")
     axes.set_title("The same work per batch at growing state (median; shade: fastest to p95)")
     _legend(axes)
+    return _png(figure)
+
+
+def sensitivity(present: Sequence[Run], parameter: str) -> bytes:
+    """Time and what it is paid with, over the values of a setting."""
+    title, what, amplification = SETTINGS[parameter]
+    chosen = sorted((run for run in present if parameter in run["parameters"]),
+                    key=lambda run: run["parameters"][parameter])  # fmt: skip
+    places = range(len(chosen))
+    figure, axes = _figure(8.2, 3.4)
+    found = [run["stores"][OWN] for run in chosen]
+    millis = [1000 * each["summary"]["batch_seconds"]["p50"] for each in found]
+    axes.plot(places, millis, label="time of a batch (median)", **_line(OWN))
+    axes.set_xticks(places, [f"{run['parameters'][parameter]:g}" for run in chosen])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(title)
+    axes.set_ylabel("milliseconds per batch")
+    axes.set_title(f"{title}: {label(chosen[0]).partition(' (')[0]}, state larger than memory")
+    other = axes.twinx()
+    other.plot(places, [amplification(each["batches"]) for each in found], color="#D55E00",
+               marker="s", markersize=3.5, linewidth=1.5, label=what)  # fmt: skip
+    other.set_ylim(bottom=0)
+    other.set_ylabel(what)
+    other.grid(visible=False)
+    lines = [*axes.get_lines(), *other.get_lines()]
+    figure.legend(lines, [str(line.get_label()) for line in lines], loc="outside lower left",
+                  ncols=2, fontsize=8.5)  # fmt: skip
     return _png(figure)
 
 

@@ -8,6 +8,7 @@ Invariant: text from a result file is escaped.
 from __future__ import annotations
 
 import base64
+import statistics
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -78,7 +79,7 @@ def html(results: Sequence[Result], images: Mapping[str, bytes]) -> str:
         _findings(present),
         *(
             _image(name, images[name])
-            for name in ("ratios", "throughput", "growth")
+            for name in ("ratios", "throughput", "growth", *charts.SETTINGS)
             if name in images
         ),
     ]
@@ -156,6 +157,7 @@ def _section(run: Run, images: Mapping[str, bytes], names: Sequence[str]) -> lis
         _store_table(run),
         _ratio_table(run),
         _line_table(run),
+        _work_table(run),
         *(_image(name, images[name]) for name in names),
     ]
 
@@ -236,6 +238,50 @@ def _ratio_table(run: Run) -> str:
         "stable within 15 %",
     ]
     return _table(heads, rows)
+
+
+# What a store's own metrics say of its time, in ms: writing, reading and deleting, merging.
+_WORK = {
+    "rocksdb": (
+        ("rocksdbPutLatency", "rocksdbCommitFlushLatency"),
+        ("rocksdbGetLatency",),
+        ("rocksdbTotalCompactionLatencyMs", "rocksdbCommitCompactLatency"),
+    ),
+    "tailrace": (
+        ("tailracePutTime", "tailraceLeaveTime"),
+        ("tailraceGetTime", "tailraceRemoveTime"),
+        ("tailraceCleanTime",),
+    ),
+}
+
+
+def _work_table(run: Run) -> str:
+    """FlowKV's breakdown of a store's time, as far as the stores tell."""
+    rows = []
+    for name in stores(run):
+        kinds = _WORK.get(name.partition("-")[0])
+        if kinds is None:
+            continue
+        batches = [row["custom_metrics"] for row in run["stores"][name]["batches"]]
+        sums = [
+            sum(metrics.get(each, 0) for metrics in batches for each in kind) / len(batches)
+            for kind in kinds
+        ]
+        total = statistics.fmean(
+            row["phases_ms"]["state_update"]
+            + row["phases_ms"]["state_removal"]
+            + row["phases_ms"]["state_commit"]
+            for row in run["stores"][name]["batches"]
+        )
+        cells = [*(f"{each:,.1f} ms" for each in sums), f"{total:,.0f} ms"]
+        body = "".join(f"<td>{cell}</td>" for cell in cells)
+        kind = "own" if name == OWN else ""
+        rows.append(
+            f'<tr class="{kind}"><td>{escape(run["stores"][name]["title"])}</td>{body}</tr>'
+        )
+    heads = ["the store's work, per batch, all tasks", "writing", "reading and deleting",
+             "merging", "Spark's operators around it: update, removal, commit"]  # fmt: skip
+    return _table(heads, rows) if rows else ""
 
 
 def _line_table(run: Run) -> str:

@@ -32,7 +32,8 @@ _MODULES = (
 )
 _BY_NAME = {workload.name: workload for module in _MODULES for workload in module.WORKLOADS}
 _ORDER = (*_NEXMARK, "lr2", "lr4", "cm1", "cm2", "ysb", "readwrite", "update", "window-append",
-          "window-median", "sessions", "dedup", "dedup-within", "join")  # fmt: skip
+          "window-median", "sessions", "session-median", "dedup", "dedup-within",
+          "join")  # fmt: skip
 
 WORKLOADS: dict[str, Workload] = {name: _BY_NAME[name] for name in _ORDER}
 
@@ -50,7 +51,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "growth": ("update",),
     "quick": ("update", "window-append"),
     # A tenth of the state leaves with every batch.
-    "evict": ("window-append", "sessions", "dedup", "dedup-within", "join"),
+    "evict": ("window-append", "sessions", "session-median", "dedup", "dedup-within", "join"),
 }
 
 GROWTH_KEYS = (100_000, 1_000_000, 5_000_000, 10_000_000)

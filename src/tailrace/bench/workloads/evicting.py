@@ -9,6 +9,7 @@ Invariant: no result depends on where batches begin.
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -30,6 +31,15 @@ def _sessions(source: Source, query: QueryOptions) -> DataFrame:
         .groupBy(F.session_window("time", seconds(query.gap)).alias("session"), "key")
         .agg(F.count("*").alias("count"))
         .select("session.start", "session.end", "key", "count")
+    )
+
+
+def _session_median(source: Source, query: QueryOptions) -> DataFrame:
+    return (
+        _marked(source, query)
+        .groupBy(F.session_window("time", seconds(query.gap)).alias("session"), "key")
+        .agg(F.median(F.col("value") / F.lit(3.0)).alias("median"))
+        .select("session.start", "session.end", "key", "median")
     )
 
 
@@ -61,6 +71,15 @@ def _expected_sessions(recorded: Recorded, query: QueryOptions) -> Iterator[Row]
             yield start, end, key, len(members)
 
 
+def _expected_session_median(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:
+    events: dict[int, list[Row]] = defaultdict(list)
+    for time, key, value in recorded.rows("event", "time", "key", "value"):
+        events[key].append((time, value))
+    for key, rows in events.items():
+        for start, end, members in sessions(rows, query.gap):
+            yield start, end, key, statistics.median(member[1] / 3.0 for member in members)
+
+
 def _expected_deduplicated(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:  # noqa: ARG001
     return iter(set(recorded.rows("event", "time", "key")))
 
@@ -88,6 +107,19 @@ SESSIONS = Workload(
     reference=_expected_sessions,
     query=QueryOptions(gap=6),
     time="start",
+    seconds_per_batch=1,
+)
+SESSION_MEDIAN = Workload(
+    name="session-median",
+    title="Session-median: the median of each key's sessions, shown when they end",
+    patterns=(Pattern.UNALIGNED_APPEND,),
+    events=KeyedOptions(keys=20_000, rate=50_000),
+    build=_session_median,
+    output_mode="append",
+    reference=_expected_session_median,
+    query=QueryOptions(gap=2),
+    time="start",
+    rows_per_batch=50_000,
     seconds_per_batch=1,
 )
 DEDUPLICATION = Workload(
@@ -126,4 +158,4 @@ JOIN = Workload(
     time="time",
     seconds_per_batch=1,
 )
-WORKLOADS = (SESSIONS, DEDUPLICATION, DEDUPLICATION_WITHIN, JOIN)
+WORKLOADS = (SESSIONS, SESSION_MEDIAN, DEDUPLICATION, DEDUPLICATION_WITHIN, JOIN)

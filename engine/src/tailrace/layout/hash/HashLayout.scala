@@ -99,6 +99,7 @@ final class HashLayout(budget: Budget, away: Away) extends Layout {
     private var scale = depth
     private var records = Array.emptyLongArray
     private var at = 0
+    private lazy val view = away.newView()
 
     override def next(): Long = {
       while (at == records.length) {
@@ -106,7 +107,7 @@ final class HashLayout(budget: Budget, away: Away) extends Layout {
       }
       at += 1
       val word = records(at - 1)
-      if (ColdRef.isCold(word)) away.look(word) else word
+      if (ColdRef.isCold(word)) view(word) else word
     }
 
     private def loadSegment(): Boolean = {
