@@ -35,10 +35,11 @@ def _sessions(source: Source, query: QueryOptions) -> DataFrame:
 
 
 def _session_median(source: Source, query: QueryOptions) -> DataFrame:
+    """Of quarters: the middle of two of them is exact, however it is computed."""
     return (
         _marked(source, query)
         .groupBy(F.session_window("time", seconds(query.gap)).alias("session"), "key")
-        .agg(F.median(F.col("value") / F.lit(3.0)).alias("median"))
+        .agg(F.median(F.col("value") / F.lit(4.0)).alias("median"))
         .select("session.start", "session.end", "key", "median")
     )
 
@@ -77,7 +78,7 @@ def _expected_session_median(recorded: Recorded, query: QueryOptions) -> Iterato
         events[key].append((time, value))
     for key, rows in events.items():
         for start, end, members in sessions(rows, query.gap):
-            yield start, end, key, statistics.median(member[1] / 3.0 for member in members)
+            yield start, end, key, statistics.median(member[1] / 4.0 for member in members)
 
 
 def _expected_deduplicated(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:  # noqa: ARG001
