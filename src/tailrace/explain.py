@@ -30,7 +30,8 @@ class StoreUse:
     kind: str
     store: str
     pattern: str
-    """update, windowed update, range, or unknown: then the general layout serves."""
+    """update, windowed update, aligned append, unaligned append, range, or unknown: then the store
+    watches how it is used."""
     eviction: str
     reason: str
 

@@ -70,6 +70,11 @@ def test_sliding_windows_as_on_rocksdb(spark, tmp_path):
     check(spark, Case("apply_sliding", "append", applied(sliding), INPUT), tmp_path)
 
 
+def test_sessions_as_on_rocksdb(spark, tmp_path):
+    gap = lambda: F.session_window("time", "5 seconds")  # noqa: E731
+    check(spark, Case("apply_sessions", "append", applied(gap), INPUT), tmp_path)
+
+
 def test_rows_alone(spark, tmp_path):
     def largest(rows):
         return rows.nlargest(1, "amount")[["id", "amount"]]
@@ -91,6 +96,9 @@ def test_the_rows_are_kept_as_rows(spark):
         rows, F.window("timestamp", "10 seconds"), "value", lambda rows: rows, rows.schema
     )
     assert [use.pattern for use in tailrace.classify(frame)] == ["aligned append"]
+    sessions = F.session_window("timestamp", "10 seconds")
+    frame = tailrace.window_apply(rows, sessions, "value", lambda rows: rows, rows.schema)
+    assert [use.pattern for use in tailrace.classify(frame)] == ["range", "unaligned append"]
 
 
 @pytest.mark.parametrize(

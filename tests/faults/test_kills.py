@@ -54,7 +54,11 @@ DEDUPLICATION: Plan = (
 )
 # One kill: a life of it starts a dozen Python processes and costs twice as much as another.
 SESSION: Plan = (Setting("session", "file", "python", delays=LATE), (Failpoint("ledger.after", 2),))
-PLANS = (WINDOW, JOIN, DEDUPLICATION, SESSION)
+MEDIANS: Plan = (
+    Setting("medians", "foreach", options={"max_deltas": "2"}),
+    (Failpoint("upload.before", 2), random_moment(random.Random(SEED + 1))),
+)
+PLANS = (WINDOW, JOIN, DEDUPLICATION, SESSION, MEDIANS)
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ STREAMS = {
     "dedup": ("events",),
     "unique": ("events",),
     "session": ("events",),
+    "medians": ("events",),
 }
 KINDS = tuple(STREAMS)
 
