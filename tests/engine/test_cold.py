@@ -11,6 +11,7 @@ error with a remedy.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,13 @@ LISTS = Shape(key="k INT", value="v STRING", multiple_values=True)
 @pytest.fixture
 def kind() -> StoreKind:
     return TAILRACE_COLD
+
+
+@pytest.fixture
+def little_memory(open_provider: Opener) -> Iterator[None]:
+    """The limit is the process's: whoever opens a store next sets it again."""
+    yield
+    open_provider(PAYLOAD, partition=99)
 
 
 def metric(store: Store, name: str) -> int:
@@ -135,6 +143,7 @@ def test_a_damaged_entry_is_an_error(open_provider: Opener, tmp_path: Path, shap
     assert (again.values([1]) if lists else [again.get([1])]) == [(text(1),)]
 
 
+@pytest.mark.usefixtures("little_memory")
 def test_a_state_that_is_larger_than_its_memory(open_provider: Opener, tmp_path: Path) -> None:
     """Twelve megabytes of state in eight: while it grows, when it is loaded, when it is read."""
     small = {
@@ -163,6 +172,7 @@ def test_a_state_that_is_larger_than_its_memory(open_provider: Opener, tmp_path:
     store.abort()
 
 
+@pytest.mark.usefixtures("little_memory")
 def test_without_spilling_it_is_an_error(open_provider: Opener) -> None:
     confs = {TAILRACE_CONF + "spill": "off", TAILRACE_CONF + "memoryLimit": "4m"}
     provider = open_provider(PAYLOAD, confs=confs)

@@ -19,7 +19,7 @@ from tailrace.bench.workloads import WORKLOADS
 READ_RATIOS = (0.0, 0.005, 0.02, 0.1, 0.5)
 AMPLIFICATIONS = (1.1, 1.25, 1.5, 2.0, 3.0)
 
-SESSION_MEMORY = "32m"
+SESSION_MEMORY = "48m"
 """For sessions of some 1.5 million rows, 50 MB: most are in files when they are read."""
 UPDATE_KEYS = 1_000_000
 UPDATE_MEMORY = "80m"

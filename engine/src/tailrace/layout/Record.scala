@@ -15,7 +15,7 @@ import tailrace.memory.Arena
  *              third says that there is a tail: the place in a time index, which does change, the
  *              fourth that the record has been made since somebody last looked for what can leave
  *   list value := last node (address, u64)  number of values (u64)  first node (address, u64)
- *                 estimated time of the next read (u64), which does change
+ *                 estimated time of the next read (u64)
  *   node := node before it (address, u64; 0 is the first)  length(u32)  cold(u32)  value
  *           cold 0: the value is the list's; otherwise it is a reference (see ColdRef) to as many
  *           values of the list, which have left memory
@@ -115,9 +115,6 @@ object Record {
 
   /** When the list is expected to be read. */
   def listDue(record: Long): Long = Platform.getLong(null, valueAddress(record) + 24)
-
-  def setListDue(record: Long, time: Long): Unit =
-    Platform.putLong(null, valueAddress(record) + 24, time)
 
   def createNode(
       arena: Arena, before: Long, valueBase: AnyRef, valueOffset: Long, length: Int): Long = {

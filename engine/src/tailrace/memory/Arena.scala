@@ -25,6 +25,7 @@ final class Arena(budget: Budget) {
   private var end = 0L
   private var reserved = 0L
   private var live = 0L
+  private var allocated = 0L
   private var closed = false
 
   /** Bytes taken from the machine. */
@@ -33,9 +34,13 @@ final class Arena(budget: Budget) {
   /** Bytes of the slots in use. */
   def liveBytes: Long = live
 
+  /** Bytes of all slots that were ever asked for: how much a batch takes. */
+  def allocatedBytes: Long = allocated
+
   def allocate(size: Long): Long = {
     val slot = slotSize(size)
     live += slot
+    allocated += slot
     if (slot > LargestSlot) return allocateLarge(slot)
     val list = classOf(slot)
     val head = freeLists(list)

@@ -29,8 +29,14 @@ final class Budget(initialLimit: Long) {
 
   def limit_=(bytes: Long): Unit = limitBytes = bytes
 
-  /** Whether state should leave memory, so that the next batch has room. */
-  def isTight: Boolean = used > limitBytes * Budget.TightAt
+  private val expected = new AtomicLong(0L)
+
+  /** What all stores together expect to ask for in their next batches has changed by this. */
+  def expect(change: Long): Unit = expected.addAndGet(change)
+
+  /** Whether state should leave memory, so that the next batches have room. */
+  def isTight: Boolean =
+    used > limitBytes * Budget.TightAt || used + expected.get() > limitBytes * Budget.FullAt
 
   def reserve(bytes: Long): Unit = {
     val total = booked.addAndGet(bytes)
@@ -46,6 +52,7 @@ final class Budget(initialLimit: Long) {
 
 object Budget {
   private val TightAt = 0.75
+  private val FullAt = 0.9
 
   /** The one budget of this process: all stores of an executor share it. */
   val process: Budget = new Budget(defaultLimit)

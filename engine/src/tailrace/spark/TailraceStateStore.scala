@@ -176,13 +176,6 @@ final class TailraceStateStore(
     meter.puts.stop(started)
   }
 
-  /** Says when the key's lists are expected to be read, in every family that goes by estimates. */
-  def estimate(key: UnsafeRow, due: Long, familyName: String): Unit = {
-    val access = updatedList("estimate", familyName)
-    val keys = encoded(access, key)
-    access.family.estimate(keys.base, keys.offset, keys.length, due)
-  }
-
   override def mergeList(key: UnsafeRow, values: Array[UnsafeRow], familyName: String): Unit = {
     val started = meter.puts.start()
     val access = updatedList("mergeList", familyName)

@@ -107,17 +107,6 @@ final class Family(
   private def dueOf(list: Long): Long =
     if (list == 0L) TimeColumn.Never else Record.listDue(list)
 
-  /** Says when the key's list, if there is one, is expected to be read. */
-  def estimate(keyBase: AnyRef, keyOffset: Long, keyLength: Int, due: Long): Unit =
-    if (index != null && index.column == TimeColumn.Estimated) {
-      val record = layout.get(keyBase, keyOffset, keyLength)
-      if (record != 0L) {
-        index.remove(record)
-        Record.setListDue(record, due)
-        index.add(record)
-      }
-    }
-
   /** Replaces the key's list by these nodes, which belong to nobody else. */
   def putList(
       arena: Arena, changes: Changes,

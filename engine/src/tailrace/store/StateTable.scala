@@ -102,6 +102,7 @@ final class StateTable(
     settleImage()
     if (waitingForImage.isEmpty) forgetDroppedFamilies()
     byName.valuesIterator.foreach(_.settle())
+    expect(arena.allocatedBytes - allocatedBefore)
     if (mayCompact) compact()
     val started = System.nanoTime()
     makeRoom()
@@ -109,6 +110,7 @@ final class StateTable(
     clean()
     leaveNanos = left - started
     cleanNanos = System.nanoTime() - left
+    allocatedBefore = arena.allocatedBytes
     familiesBefore = byName
   }
 
@@ -120,15 +122,25 @@ final class StateTable(
   var leaveNanos = 0L
   var cleanNanos = 0L
 
+  /** What the last batch took, and the next is expected to take. */
+  private var need = 0L
+  private var allocatedBefore = 0L
+
+  private def expect(bytes: Long): Unit = {
+    budget.expect(bytes - need)
+    need = bytes
+  }
+
   /**
-   * If memory is short, a part of the state leaves it, so that a quarter of the arena is free for
-   * the next batch. Nothing can be undone now. Lists go first: they are not read until their time.
+   * If memory is short, a part of the state leaves it, so that a quarter of the arena, and more than
+   * the last batch took, is free for the next one. Nothing can be undone now. Lists go first: they
+   * are not read until their time.
    */
   def makeRoom(): Unit = cold.leaves match {
     case Leaves.Always => leave(Long.MaxValue)
     case Leaves.WhenTight if budget.isTight =>
       val unused = arena.reservedBytes - arena.liveBytes
-      leave((arena.reservedBytes * FreePart).toLong - unused)
+      leave(math.max(arena.reservedBytes * FreePart, need * Margin).toLong - unused)
     case _ =>
   }
 
@@ -215,6 +227,7 @@ final class StateTable(
   /** Where what was loaded from files has led: it cannot be undone, only loaded again. */
   private[tailrace] def loadedTo(to: Position): Unit = {
     position = to
+    allocatedBefore = arena.allocatedBytes // by the load, not by a batch
     familiesBefore = byName
   }
 
@@ -247,6 +260,8 @@ final class StateTable(
     byId.clear()
     arena.close()
     log.clear()
+    expect(0L)
+    allocatedBefore = 0L
   }
 
   private def retire(changes: Changes): Unit = {
@@ -297,6 +312,7 @@ final class StateTable(
 object StateTable {
   private val CompactionMinimum = 32L << 20
   private val FreePart = 0.25
+  private val Margin = 1.5
   /** Segments that are emptied between two batches at the most. */
   private val CleaningTurns = 4
 

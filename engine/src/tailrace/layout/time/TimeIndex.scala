@@ -102,17 +102,13 @@ final class TimeIndex(val column: TimeColumn, budget: Budget) {
       0L
     }
 
+    /** The last first: what is removed as it is shown then leaves no gap to be filled. */
     private def load(id: Long): Array[Long] = {
       val bucket = buckets.getOrNull(id)
       if (bucket == null) return Array.emptyLongArray
-      val found = Array.newBuilder[Long]
-      var place = 0L
-      while (place < bucket.size) {
-        val record = bucket(place)
-        if (column.of(record) <= upTo) found += record
-        place += 1
-      }
-      found.result()
+      val found = wordsIn(bucket).reverse
+      // Records of a bucket that is over need not be looked at.
+      if (id < (upTo >> width)) found else found.filter(column.of(_) <= upTo)
     }
 
     private def isCurrent(record: Long): Boolean = {
