@@ -76,6 +76,9 @@ object ColdEntry {
 
     def size: Int = filled
 
+    /** How many values of a list; 0: it is a whole record. */
+    def values: Int = Platform.getInt(raw, Platform.BYTE_ARRAY_OFFSET.toLong + 12)
+
     def start(family: Int, values: Int, keyBase: AnyRef, keyOffset: Long, keyLength: Int): Unit = {
       filled = HeaderSize
       ensure(padded(keyLength))

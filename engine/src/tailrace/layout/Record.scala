@@ -169,23 +169,12 @@ object Record {
 
   def freeNode(arena: Arena, node: Long): Unit = arena.free(node, nodeSize(node))
 
-  /** Frees a list's record and all its nodes; `coldNode` hears of those that are cold. */
-  def freeList(arena: Arena, record: Long)(coldNode: Long => Unit): Unit = {
+  /** Frees a list's record and its nodes down to `until`; `coldNode` hears of cold ones. */
+  def freeList(arena: Arena, record: Long, until: Long)(coldNode: Long => Unit): Unit = {
     var node = listLast(record)
-    while (node != 0L) {
+    while (node != until) {
       val before = nodeBefore(node)
       if (coldValues(node) > 0) coldNode(node)
-      freeNode(arena, node)
-      node = before
-    }
-    free(arena, record)
-  }
-
-  /** Frees a list's record and its nodes down to the first cold one: another record has those. */
-  def freeWarmPart(arena: Arena, record: Long): Unit = {
-    var node = listLast(record)
-    while (node != 0L && coldValues(node) == 0) {
-      val before = nodeBefore(node)
       freeNode(arena, node)
       node = before
     }

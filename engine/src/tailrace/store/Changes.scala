@@ -11,8 +11,9 @@ object Change {
   val PutList = 4
 
   // Never in files: what was replaced by the same thing, which is not in memory (see ColdPart).
+  // Of a list, nodes down to the one in the place of the new record, which stays.
   val Left = 5
-  val WarmPartLeft = 6
+  val PartLeft = 6
 }
 
 /**
@@ -90,7 +91,7 @@ final class Changes(budget: Budget) {
         // An appended list shares its older nodes with the list that replaced it.
         kind(index) match {
           case Change.Append | Change.Left => Record.free(arena, before)
-          case Change.WarmPartLeft => Record.freeWarmPart(arena, before)
+          case Change.PartLeft => familyOf(family(index)).freePart(arena, before, record(index))
           case _ => familyOf(family(index)).freeWhole(arena, before)
         }
       }

@@ -124,34 +124,59 @@ private[store] final class ColdPart(
     ref
   }
 
+  /** Lists with many values in memory first: what stays of each in memory is the same. */
   private def listsLeave(wanted: Long, freed: Changes): Long = {
-    val candidates =
-      if (index != null) index.latestFirst() else Iterator.empty[Long]
+    val gained = listsLeave(wanted, freed, ColdPart.ManyValues)
+    if (gained >= wanted) gained else gained + listsLeave(wanted - gained, freed, 1)
+  }
+
+  private def listsLeave(wanted: Long, freed: Changes, least: Int): Long = {
+    val expected = if (index != null) index.latestFirst() else Iterator.empty[Long]
     val others = family.layout.cursor()
-    val all = candidates ++ Iterator.continually(others.next()).takeWhile(_ != 0L)
+    val all = expected ++ Iterator.continually(others.next()).takeWhile(_ != 0L)
       .filter(record => index == null || !index.has(record))
     var gained = 0L
-    while (gained < wanted && all.hasNext) gained += listLeaves(all.next(), freed)
+    while (gained < wanted && all.hasNext) gained += listLeaves(all.next(), freed, least)
     gained
   }
 
-  private def listLeaves(record: Long, freed: Changes): Long = {
-    val warm = Record.nodes(record).filter(Record.coldValues(_) == 0)
-    if (warm.isEmpty) return 0L
-    entry.start(
-      family.id, warm.length, null, Record.keyAddress(record), Record.keyLength(record))
-    warm.foreach(node => entry.listValue(null, Record.nodeValue(node), Record.nodeLength(node)))
+  private def listLeaves(record: Long, freed: Changes, least: Int): Long = {
+    val nodes = Record.nodes(record) // the cold ones are the oldest
+    val warm = nodes.indexWhere(Record.coldValues(_) == 0)
+    if (warm < 0 || nodes.length - warm < least) return 0L
+    val first = firstToLeave(nodes, warm)
+    val leaving = nodes.drop(first)
+    entry.start(family.id, leaving.map(node => math.max(1, Record.coldValues(node))).sum,
+      null, Record.keyAddress(record), Record.keyLength(record))
+    leaving.foreach { node =>
+      if (Record.coldValues(node) == 0) {
+        entry.listValue(null, Record.nodeValue(node), Record.nodeLength(node))
+      } else {
+        log.read(Record.coldRef(node)).values.foreach { case (bytes, offset, length) =>
+          entry.listValue(bytes, offset, length)
+        }
+      }
+    }
     entry.finish()
     if (entry.size > ColdRef.LargestSize) return 0L
     val lane = if (index != null && index.column.inKey) index.column.of(record)
       else ColdPart.CommonLane
     val ref = log.append(lane, entry.bytes, 0, entry.size)
-    val below = Record.nodeBefore(warm.head)
-    val node = Record.createColdNode(arena(), below, ref, warm.length)
-    val first = if (below == 0L) node else Record.listFirst(record)
-    family.replaceList(arena(), record, first, node)
-    freed.add(Change.WarmPartLeft, family.id, record, 0L)
-    warm.iterator.map(node => Record.nodeSize(node)).sum
+    val below = if (first == 0) 0L else nodes(first - 1)
+    val node = Record.createColdNode(arena(), below, ref, entry.values)
+    family.replaceList(arena(), record, if (below == 0L) node else Record.listFirst(record), node)
+    freed.add(Change.PartLeft, family.id, record, below)
+    leaving.iterator.map(Record.nodeSize).sum
+  }
+
+  /**
+   * From which node on the list leaves. A list that leaves a few values at a time would have many
+   * small entries, each with a node in memory: from time to time they are written as one.
+   */
+  private def firstToLeave(nodes: Array[Long], warm: Int): Int = {
+    var small = warm
+    while (small > 0 && Record.coldValues(nodes(small - 1)) < ColdPart.LargeEntry) small -= 1
+    if (warm - small < ColdPart.ManyEntries) warm else small
   }
 
   // ---- reading lists
@@ -236,4 +261,9 @@ private[store] final class ColdPart(
 private[store] object ColdPart {
   /** Of everything that does not fall due with the rest of a window. */
   val CommonLane: Long = Long.MinValue
+
+  private val ManyValues = 8
+  /** Values with which an entry is not written again. */
+  private val LargeEntry = 64
+  private val ManyEntries = 8
 }

@@ -190,8 +190,11 @@ final class Family(
 
   /** Frees a record with all that belongs to it. */
   def freeWhole(arena: Arena, record: Long): Unit =
-    if (kind.multiValue) Record.freeList(arena, record)(cold.freeNode)
-    else Record.free(arena, record)
+    if (kind.multiValue) freePart(arena, record, 0L) else Record.free(arena, record)
+
+  /** Frees a list's record and its nodes down to `until`, which another record has. */
+  private[store] def freePart(arena: Arena, record: Long, until: Long): Unit =
+    Record.freeList(arena, record, until)(cold.freeNode)
 
   /** Moves every record into another arena. The old one is then free of this family. */
   def relocate(target: Arena): Unit = layout.relocate { record =>

@@ -22,6 +22,9 @@ final class Image(
   /** The writer calls this exactly once, whatever happened. */
   def done(): Unit = finished.countDown()
 
+  /** Waits until the writer has let go. */
+  def await(): Unit = finished.await()
+
   /** Asks the writer to stop at the next block and waits until it has let go. */
   def cancelAndWait(): Unit = {
     cancelled = true

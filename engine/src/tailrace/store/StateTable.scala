@@ -139,9 +139,16 @@ final class StateTable(
   def makeRoom(): Unit = cold.leaves match {
     case Leaves.Always => leave(Long.MaxValue)
     case Leaves.WhenTight if budget.isTight =>
+      awaitImage()
       val unused = arena.reservedBytes - arena.liveBytes
       leave(math.max(arena.reservedBytes * FreePart, need * Margin).toLong - unused)
     case _ =>
+  }
+
+  /** What a snapshot that is being written shows cannot be freed. */
+  private def awaitImage(): Unit = if (image != null) {
+    image.await()
+    settleImage()
   }
 
   private def leave(bytes: Long): Unit = if (bytes > 0) {
