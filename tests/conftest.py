@@ -20,10 +20,20 @@ __all__ = ["faults", "harness", "harness_classes", "open_provider"]
 LONG = (
     ("tests/contract/", "[rocksdb-changelog"),
     ("tests/e2e/", "restart_each"),
+    ("tests/e2e/test_cold.py", "[sliding_update]"),
+    ("tests/e2e/test_cold.py", "[many_tumbling]"),
+    ("tests/e2e/test_cold.py", "[session_late]"),
+    ("tests/e2e/test_cold.py", "[within_long_watermark]"),
+    ("tests/e2e/test_cold.py", "[no_timeout_update]"),
+    ("tests/e2e/test_cold.py", "[right]"),
+    ("tests/e2e/test_cold.py", "[too_early]"),
+    ("tests/e2e/test_cold.py", "[none]"),
     ("tests/e2e/test_eviction.py", "test_results_are_those_of_rocksdb"),
     ("tests/e2e/test_execution.py", "[full_join]"),
     ("tests/e2e/test_holistic.py", "[many_no_key]"),
     ("tests/e2e/test_holistic.py", "[checkpoint_ids]"),
+    ("tests/e2e/test_holistic.py", "[session_jumps]"),
+    ("tests/e2e/test_holistic.py", "[session_merged_before_the_exchange]"),
     ("tests/e2e/test_joins.py", "format_3"),
     ("tests/e2e/test_joins.py", "format_4"),
     ("tests/e2e/test_leaving.py", ""),
@@ -32,6 +42,7 @@ LONG = (
     ("tests/faults/test_kill_referee.py", ""),
     ("tests/faults/test_kills.py", "session/file/python"),
     ("tests/model/", "test_few_retained_versions"),
+    ("tests/model/", "test_much_state_that_is_not_in_memory"),
 )
 
 

@@ -128,6 +128,8 @@ final class ColdLog(storage: ColdStorage) {
 
   def pin(): Unit = pins += 1
 
+  def isPinned: Boolean = pins > 0
+
   def unpin(): Unit = {
     pins -= 1
     if (pins == 0) {

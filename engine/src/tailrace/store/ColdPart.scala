@@ -237,9 +237,10 @@ private[store] final class ColdPart(
         .find(node => Record.coldValues(node) > 0 && Record.coldRef(node) == ref)
         .foreach { node =>
           ahead.forget(ref)
+          val copy = log.append(ColdPart.CommonLane, found.bytes, found.start, found.size)
           // An image may show the node: its writer reads the old place or the new one.
-          Record.setColdRef(
-            node, log.append(ColdPart.CommonLane, found.bytes, found.start, found.size))
+          if (log.isPinned) log.flush()
+          Record.setColdRef(node, copy)
           log.free(ref)
         }
     }
