@@ -59,6 +59,8 @@ class Entrant:
         self._gate = Gate(spark, folder.name)
         self._last: Sample | None = None
         self._number = 0
+        # With little memory a large batch would not fit.
+        self._preloaded_at_once = job.rows if job.options else PRELOAD_ROWS
         options = Options.of(**job.options).confs() if job.options else {}
         session = session_for(spark, store, {**tailrace_confs, **options})
         source = gated_events(session, job.events, folder.name, plan.partitions)
@@ -82,7 +84,7 @@ class Entrant:
     def preload(self, rows: int) -> None:
         """Lets rows through that nobody measures."""
         while rows > 0:
-            size = min(rows, PRELOAD_ROWS)
+            size = min(rows, self._preloaded_at_once)
             self._run(size)
             rows -= size
 
