@@ -92,7 +92,29 @@ def test_the_log_ends_with_its_store(open_provider: Opener, tmp_path: Path) -> N
     assert cold_files(tmp_path / "local")
     provider.close()
     assert not cold_files(tmp_path / "local")
-    assert not list((tmp_path / "local").rglob("tailrace-cold-*"))
+    (home,) = (tmp_path / "local").iterdir()  # of the process, with its lock
+    assert [path.name for path in home.iterdir()] == ["lock"]
+
+
+def test_what_a_killed_process_left_is_swept(open_provider: Opener, tmp_path: Path) -> None:
+    """Its lock is nobody's. A folder without one is being made by somebody, and stays."""
+    left = tmp_path / "local" / "tailrace-cold-1" / "store-2"
+    left.mkdir(parents=True)
+    (left / "0.cold").write_bytes(b"state")
+    (left.parent / "lock").touch()
+    made = tmp_path / "local" / "tailrace-cold-3"
+    made.mkdir()
+    other = tmp_path / "local" / "somebody-elses"
+    other.mkdir()
+    provider = open_provider(PAYLOAD, confs=in_folder(tmp_path / "local"))
+    store = provider.load(0)
+    store.put([1], [text(1)])
+    store.commit()
+    provider.load(1).abort()
+    assert not left.parent.exists()
+    assert made.exists()
+    assert other.exists()
+    assert len(cold_files(tmp_path / "local")) == 1
 
 
 def test_lists_are_given_up_with_their_keys(open_provider: Opener, tmp_path: Path) -> None:

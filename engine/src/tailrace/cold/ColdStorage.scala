@@ -1,7 +1,6 @@
 package tailrace.cold
 
 import java.io.File
-import java.nio.file.Files
 
 /**
  * Where and how a store keeps what does not fit into memory.
@@ -36,10 +35,6 @@ object ColdStorage {
 
   def default: ColdStorage = in(new File(System.getProperty("java.io.tmpdir")))
 
-  def in(base: File): ColdStorage = ColdStorage(Leaves.WhenTight, () => {
-    base.mkdirs()
-    val folder = Files.createTempDirectory(base.toPath, "tailrace-cold-").toFile
-    folder.deleteOnExit()
-    folder
-  }, DefaultReadRatio, DefaultMaxAmplification)
+  def in(base: File): ColdStorage = ColdStorage(
+    Leaves.WhenTight, () => ColdHome.newFolder(base), DefaultReadRatio, DefaultMaxAmplification)
 }
