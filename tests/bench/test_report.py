@@ -18,6 +18,7 @@ from tailrace.bench.remote import Remote
 from tailrace.bench.report import charts, text
 from tailrace.bench.report.text import conclusion, markdown
 from tailrace.bench.runner import Outcome
+from tailrace.bench.sensitivity import jobs as sensitivity_jobs
 from tailrace.bench.stores import chosen
 from tailrace.bench.workloads import WORKLOADS
 from tailrace.cli import main
@@ -170,6 +171,29 @@ def test_growth_gets_a_chart_of_cost_against_size(tmp_path: Path) -> None:
     result.write(made(*growth_jobs({}, [1000, 10_000])), tmp_path / "g.json")
     assert main(["report", str(tmp_path / "g.json")]) == 0
     assert (tmp_path / "g" / "growth.png").read_bytes().startswith(PNG)
+
+
+def test_settings_get_charts_of_what_they_cost(tmp_path: Path) -> None:
+    document = made(*sensitivity_jobs({}))
+    for run in document["runs"]:
+        for number, row in enumerate(run["stores"]["tailrace"]["batches"]):
+            row["custom_metrics"] = {
+                "tailraceColdReadBytes": 3000 * number,
+                "tailraceColdUsedBytes": 1000 * number,
+                "tailraceColdLogBytes": 150,
+                "tailraceColdBytes": 100,
+                "tailracePutTime": 7,
+                "tailraceCleanTime": 4,
+            }
+    result.write(document, tmp_path / "s.json")
+    assert main(["report", str(tmp_path / "s.json")]) == 0
+    for name in charts.SETTINGS:
+        (chart,) = (tmp_path / "s").glob(f"{name.replace('_', '*')}.png")
+        assert chart.read_bytes().startswith(PNG)
+    batches = document["runs"][0]["stores"]["tailrace"]["batches"]
+    assert [measure(batches) for _, _, measure in charts.SETTINGS.values()] == [3.0, 1.5]
+    page = (tmp_path / "s" / "index.html").read_text("utf-8")
+    assert "<td>7.0 ms</td><td>0.0 ms</td><td>4.0 ms</td>" in page
 
 
 def test_the_same_result_gives_the_same_page(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ package org.apache.spark.sql.tailrace
 
 import org.apache.spark.sql.catalyst.expressions.aggregate.DeclarativeAggregate
 import org.apache.spark.sql.execution.SparkPlan
-import org.apache.spark.sql.execution.aggregate.HashAggregateExec
+import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregateExec, SortAggregateExec}
 import org.apache.spark.sql.streaming.OutputMode
 
 /**
@@ -14,10 +14,20 @@ import org.apache.spark.sql.streaming.OutputMode
  */
 object MergedAggregates {
   def replaceIn(plan: SparkPlan): SparkPlan = plan.transformUp {
-    case last: HashAggregateExec =>
+    case last: BaseAggregateExec =>
       StreamingAggregation.of(last).flatMap(merged).fold[SparkPlan](last) { merge =>
         last.withNewChildren(Seq(merge))
       }
+  }
+
+  /**
+   * By hash, or sorted where an intermediate result has no fixed size, such as the largest text. The
+   * step after the state may be a sorted one as well: it wants equal keys together, and there are
+   * none.
+   */
+  private def givesEachKeyOnce(merging: BaseAggregateExec): Boolean = merging match {
+    case _: HashAggregateExec | _: SortAggregateExec => true
+    case _ => false
   }
 
   private def merged(found: StreamingAggregation): Option[MergeStateExec] = {
@@ -29,7 +39,7 @@ object MergedAggregates {
       buffers.nonEmpty && found.save.keyExpressions.nonEmpty &&
       found.save.stateFormatVersion == 2 &&
       !found.save.outputMode.contains(OutputMode.Complete()) &&
-      found.merging.isInstanceOf[HashAggregateExec] &&
+      givesEachKeyOnce(found.merging) &&
       found.merging.output.map(_.exprId) ==
         (found.save.keyExpressions ++ buffers).map(_.exprId)
     val save = found.save
