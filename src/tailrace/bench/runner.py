@@ -32,7 +32,7 @@ from tailrace.bench.meters import OtherWork
 from tailrace.bench.plan import Job, Plan
 from tailrace.bench.remote import behind_settings
 from tailrace.bench.screen import Screen
-from tailrace.bench.stores import Store
+from tailrace.bench.stores import BenchError, Store
 
 if TYPE_CHECKING:
     from tailrace.cli._local import LocalSession
@@ -84,6 +84,11 @@ def measure(
             outcomes.append(Outcome(job))
             _run_job(session, plan, outcomes[-1], screen, stop, confs)
     except (Stopped, KeyboardInterrupt):
+        interrupted = True
+    except BenchError as error:
+        if not any(rows for outcome in outcomes for rows in outcome.rows.values()):
+            raise
+        screen.say(f"{outcomes[-1].job.label} failed, and the run ends with it: {error}")
         interrupted = True
     found["other_work_share"] = others.share()
     return result.assemble(plan, found, outcomes, interrupted)
