@@ -19,12 +19,14 @@ __all__ = ["faults", "harness", "harness_classes", "open_provider"]
 # that start Spark several times.
 LONG = (
     ("tests/contract/", "[rocksdb-changelog"),
+    ("tests/contract/", "[tailrace-snapshots"),  # tailrace-cold has its snapshots, too
     ("tests/e2e/", "restart_each"),
     ("tests/e2e/test_cold.py", "[sliding_update]"),
     ("tests/e2e/test_cold.py", "[many_tumbling]"),
     ("tests/e2e/test_cold.py", "[session_late]"),
     ("tests/e2e/test_cold.py", "[within_long_watermark]"),
     ("tests/e2e/test_cold.py", "[no_timeout_update]"),
+    ("tests/e2e/test_cold.py", "[session_lists]"),
     ("tests/e2e/test_cold.py", "[right]"),
     ("tests/e2e/test_cold.py", "[too_early]"),
     ("tests/e2e/test_cold.py", "[none]"),
@@ -33,6 +35,7 @@ LONG = (
     ("tests/e2e/test_holistic.py", "[many_no_key]"),
     ("tests/e2e/test_holistic.py", "[checkpoint_ids]"),
     ("tests/e2e/test_holistic.py", "[session_jumps]"),
+    ("tests/e2e/test_holistic.py", "[session_gaps]"),
     ("tests/e2e/test_holistic.py", "[session_merged_before_the_exchange]"),
     ("tests/e2e/test_joins.py", "format_3"),
     ("tests/e2e/test_joins.py", "format_4"),

@@ -39,7 +39,6 @@ JOIN: Plan = (
         Failpoint("acknowledge.before"),
         Failpoint("sink.after"),
         Failpoint("offset.before"),
-        random_moment(random.Random(SEED)),
     ),
 )
 DEDUPLICATION: Plan = (
@@ -56,7 +55,7 @@ DEDUPLICATION: Plan = (
 SESSION: Plan = (Setting("session", "file", "python", delays=LATE), (Failpoint("ledger.after", 2),))
 MEDIANS: Plan = (
     Setting("medians", "foreach", options={"max_deltas": "2"}),
-    (Failpoint("upload.before", 2), random_moment(random.Random(SEED + 1))),
+    (random_moment(random.Random(SEED)),),
 )
 PLANS = (WINDOW, JOIN, DEDUPLICATION, SESSION, MEDIANS)
 
