@@ -36,6 +36,7 @@ final class ColdLog(storage: ColdStorage) {
   private var pins = 0
   private val doomed = mutable.ArrayBuffer.empty[Segment]
   @volatile private var bytesRead = 0L
+  @volatile private var failed = false
   private var bytesWritten = 0L
 
   /** Bytes of the entries that are still somebody's, and of all files. */
@@ -48,6 +49,9 @@ final class ColdLog(storage: ColdStorage) {
   def writtenBytes: Long = bytesWritten
 
   def isEmpty: Boolean = segments.isEmpty
+
+  /** Not: something could not be read back. Whoever asked for it may have stopped half-way. */
+  def isSound: Boolean = !failed
 
   /** Writes an entry; it can be read after the next `flush`. */
   def append(lane: Long, bytes: Array[Byte], start: Int, size: Int): Long = {
@@ -146,6 +150,7 @@ final class ColdLog(storage: ColdStorage) {
     doomed.clear()
     live = 0L
     total = 0L
+    failed = false
     if (folder != null) {
       Files.deleteIfExists(folder.toPath)
       folder = null
@@ -190,7 +195,11 @@ final class ColdLog(storage: ColdStorage) {
   }
 
   private def readRange(id: Int, offset: Long, bytes: Array[Byte]): Array[Byte] = {
-    find(id).read(offset, bytes)
+    try find(id).read(offset, bytes) catch {
+      case error: IOException =>
+        failed = true
+        throw error
+    }
     bytesRead += bytes.length
     bytes
   }
@@ -206,6 +215,7 @@ final class ColdLog(storage: ColdStorage) {
   private def verified(bytes: Array[Byte], at: Int, ref: Long): ColdEntry = {
     val entry = new ColdEntry(bytes, at)
     if (!entry.isIntact || entry.size != ColdRef.size(ref)) {
+      failed = true
       throw new ColdFileDamaged(find(ColdRef.segment(ref)).file.toString, ColdRef.offset(ref))
     }
     entry

@@ -171,11 +171,12 @@ final class VersionedStore(
   }
 
   def rollback(): Unit =
-    if (budget.refusals == refusalsBefore) table.rollback() else distrust()
+    if (budget.refusals == refusalsBefore && table.coldLog.isSound) table.rollback()
+    else distrust()
 
   /**
-   * A change that ran out of memory may have been made by half, and cannot be taken back. What is on
-   * the checkpoint file system counts, and is loaded when it is asked for.
+   * A change that ran out of memory, or met a damaged entry, may have been made by half, and cannot
+   * be taken back. What is on the checkpoint file system counts, and is loaded when it is asked for.
    */
   private def distrust(): Unit = {
     isLoaded = false
