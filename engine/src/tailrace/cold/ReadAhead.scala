@@ -32,8 +32,6 @@ final class ReadAhead(log: ColdLog) {
   /** Bytes of the entries that were asked for; the log counts those that were read. */
   def usedBytes: Long = askedBytes
 
-  def isEmpty: Boolean = waiting.isEmpty
-
   /** @param next what is expected to be asked for after this one, and when, soonest first */
   def read(ref: Long, next: => Iterator[(Long, Long)]): ColdEntry = {
     askedBytes += ColdRef.size(ref)

@@ -37,8 +37,10 @@ private[store] final class ColdPart(
 
   // ---- records
 
-  override def bringBack(ref: Long): Long = {
-    val record = family.resident(arena(), log.read(ref))
+  override def bringBack(ref: Long): Long = bringBack(ref, log.read(ref))
+
+  private def bringBack(ref: Long, found: ColdEntry): Long = {
+    val record = family.resident(arena(), found)
     log.free(ref)
     returned += 1
     record
@@ -81,7 +83,7 @@ private[store] final class ColdPart(
       log.readAll(refs) { (ref, found) =>
         // Not current: the record has come back since, and was perhaps replaced.
         if (table.isAt(found.bytes, found.key, found.keyLength, ref)) {
-          table.get(found.bytes, found.key, found.keyLength)
+          table.exchange(found.bytes, found.key, found.keyLength, ref, bringBack(ref, found))
         }
       }
     }

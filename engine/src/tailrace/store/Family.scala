@@ -175,7 +175,8 @@ final class Family(
       keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
     val present = layout.get(base, keyOffset, keyLength)
     putFound(base, keyOffset, keyLength, present, settled(Record.createAppended(
-      arena, index != null, present, dueOf(present), base, keyOffset, keyLength, base, valueOffset, valueLength)))
+      arena, index != null, present, dueOf(present),
+      base, keyOffset, keyLength, base, valueOffset, valueLength)))
     if (present != 0L) Record.free(arena, present)
   }
 

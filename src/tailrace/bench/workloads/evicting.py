@@ -13,7 +13,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tailrace.bench.events import KeyedOptions, PairedOptions, Source
@@ -25,23 +25,22 @@ def _marked(source: Source, query: QueryOptions) -> DataFrame:
     return source.table("event").withWatermark("time", seconds(query.delay))
 
 
-def _sessions(source: Source, query: QueryOptions) -> DataFrame:
+def _per_session(source: Source, query: QueryOptions, name: str, shown: Column) -> DataFrame:
     return (
         _marked(source, query)
         .groupBy(F.session_window("time", seconds(query.gap)).alias("session"), "key")
-        .agg(F.count("*").alias("count"))
-        .select("session.start", "session.end", "key", "count")
+        .agg(shown.alias(name))
+        .select("session.start", "session.end", "key", name)
     )
+
+
+def _sessions(source: Source, query: QueryOptions) -> DataFrame:
+    return _per_session(source, query, "count", F.count("*"))
 
 
 def _session_median(source: Source, query: QueryOptions) -> DataFrame:
     """Of quarters: the middle of two of them is exact, however it is computed."""
-    return (
-        _marked(source, query)
-        .groupBy(F.session_window("time", seconds(query.gap)).alias("session"), "key")
-        .agg(F.median(F.col("value") / F.lit(4.0)).alias("median"))
-        .select("session.start", "session.end", "key", "median")
-    )
+    return _per_session(source, query, "median", F.median(F.col("value") / F.lit(4.0)))
 
 
 def _deduplicated(source: Source, query: QueryOptions) -> DataFrame:
@@ -63,22 +62,26 @@ def _joined(source: Source, query: QueryOptions) -> DataFrame:
     )
 
 
-def _expected_sessions(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:
-    events: dict[int, list[Row]] = defaultdict(list)
-    for time, key in recorded.rows("event", "time", "key"):
-        events[key].append((time,))
-    for key, times in events.items():
-        for start, end, members in sessions(times, query.gap):
-            yield start, end, key, len(members)
-
-
-def _expected_session_median(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:
+def _sessions_of(
+    recorded: Recorded, query: QueryOptions
+) -> Iterator[tuple[int, int, int, list[int]]]:
+    """Start, end, key and values of each session."""
     events: dict[int, list[Row]] = defaultdict(list)
     for time, key, value in recorded.rows("event", "time", "key", "value"):
         events[key].append((time, value))
     for key, rows in events.items():
         for start, end, members in sessions(rows, query.gap):
-            yield start, end, key, statistics.median(member[1] / 4.0 for member in members)
+            yield start, end, key, [value for _, value in members]
+
+
+def _expected_sessions(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:
+    for start, end, key, values in _sessions_of(recorded, query):
+        yield start, end, key, len(values)
+
+
+def _expected_session_median(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:
+    for start, end, key, values in _sessions_of(recorded, query):
+        yield start, end, key, statistics.median(value / 4.0 for value in values)
 
 
 def _expected_deduplicated(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:  # noqa: ARG001

@@ -133,11 +133,11 @@ final class AdaptiveLayout(budget: Budget, word: SortWord, away: Away, pace: Pac
 }
 
 object AdaptiveLayout {
-  sealed abstract class Phase(val name: String)
-  case object Watching extends Phase("watching")
-  case object Moving extends Phase("moving")
-  case object Hashed extends Phase("hashed")
-  case object Scanned extends Phase("scanned")
+  sealed trait Phase
+  case object Watching extends Phase
+  case object Moving extends Phase
+  case object Hashed extends Phase
+  case object Scanned extends Phase
 }
 
 /**
