@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test test-long chaos lint format engine clean bench-check bench-flowkv
+.PHONY: help setup demo test test-long chaos simulate lint format engine clean bench-check bench-flowkv
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,14 +26,19 @@ demo: engine  ## tailrace beside RocksDB, in under two minutes
 	@$(BIN)/tailrace demo
 
 test: lint engine  ## lint, then all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long"
 
-test-long: engine  ## the tests that make test leaves out (about 10 minutes)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
+test-long: engine  ## the tests that make test leaves out: every failpoint, kills, rules (about 20 minutes)
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m long
 
 # CHAOS_KILLS=20 make chaos: a short one. TAILRACE_SEED=n draws the same kills again.
 chaos: engine  ## 200 kills of queries at work, about 35 minutes; CHAOS_KILLS=20 takes 4
 	PYTHONPATH=tests $(BIN)/python -m chaos $(CHAOS_ARGUMENTS)
+
+# make simulate SEEDS=1000: fewer. make simulate REPLAY=4711: one history, event by event.
+SEEDS ?= 100000
+simulate: engine  ## 100,000 simulated histories of the commit protocol, about 5 minutes
+	PYTHONPATH=tests $(BIN)/python -m simulate --seeds $(SEEDS) $(if $(REPLAY),--replay $(REPLAY))
 
 bench-check: engine  ## every workload against its reference, a million events each (long)
 	$(BIN)/tailrace bench check

@@ -1,73 +1,63 @@
-"""What the tests share: one Spark session on tailrace for the whole run."""
+"""Shared by all tests: one Spark session on tailrace for the whole run."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
-from support.faults import faults
+from support.compilation import harness_jar
+from support.faults import TESTING, faults
 from support.fixtures import harness, harness_classes, open_provider
+from support.long_tests import is_long
+from support.processes import FAULTS_PLUGIN
 
 import tailrace
+from tailrace.bench.redis_server import RedisServer, find_server
 
 # Session-wide: two harnesses in one JVM would be two classes of one name.
 __all__ = ["faults", "harness", "harness_classes", "open_provider"]
 
 
-# `make test` leaves these to `make test-long`: repetitions of what shorter tests show, and programs
-# that start Spark several times.
-LONG = (
-    ("tests/contract/", "[rocksdb-changelog"),
-    ("tests/contract/", "[tailrace-snapshots"),  # tailrace-cold has its snapshots, too
-    ("tests/e2e/", "restart_each"),
-    ("tests/e2e/test_cold.py", "[sliding_update]"),
-    ("tests/e2e/test_cold.py", "[many_tumbling]"),
-    ("tests/e2e/test_cold.py", "[session_late]"),
-    ("tests/e2e/test_cold.py", "[within_long_watermark]"),
-    ("tests/e2e/test_cold.py", "[no_timeout_update]"),
-    ("tests/e2e/test_cold.py", "[session_lists]"),
-    ("tests/e2e/test_cold.py", "[right]"),
-    ("tests/e2e/test_cold.py", "[too_early]"),
-    ("tests/e2e/test_cold.py", "[none]"),
-    ("tests/e2e/test_eviction.py", "test_results_are_those_of_rocksdb"),
-    ("tests/e2e/test_execution.py", "[full_join]"),
-    ("tests/e2e/test_holistic.py", "[many_no_key]"),
-    ("tests/e2e/test_holistic.py", "[checkpoint_ids]"),
-    ("tests/e2e/test_holistic.py", "[session_jumps]"),
-    ("tests/e2e/test_holistic.py", "[session_gaps]"),
-    ("tests/e2e/test_holistic.py", "[session_merged_before_the_exchange]"),
-    ("tests/e2e/test_joins.py", "format_3"),
-    ("tests/e2e/test_joins.py", "format_4"),
-    ("tests/e2e/test_leaving.py", ""),
-    ("tests/faults/test_rules.py", ""),
-    ("tests/faults/test_lost_executor.py", "without_the_rule"),
-    ("tests/faults/test_kill_referee.py", ""),
-    ("tests/faults/test_kills.py", "session/file/python"),
-    ("tests/model/", "test_few_retained_versions"),
-    ("tests/model/", "test_much_state_that_is_not_in_memory"),
-)
+# They start processes one after the other: begun last, the others would wait for them.
+FIRST = ("tests/faults/test_kills.py", "tests/bench/test_stopping.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(path in item.nodeid and name in item.nodeid for path, name in LONG):
+        if is_long(item.nodeid):
             item.add_marker("long")
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell that starts the tests in the background lets them, and all they start, ignore Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "long: left to make test-long")
     config.addinivalue_line("markers", "needs(*capabilities): what a store must be able to do")
     config.addinivalue_line("markers", "lacks(capability): runs on the stores that cannot do it")
 
 
+@pytest.fixture
+def redis_server() -> Iterator[RedisServer]:
+    """A Redis server of the test's own, empty."""
+    if find_server() is None:
+        pytest.skip("there is no redis-server here")
+    with RedisServer() as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two task slots, configured by tailrace and nothing else."""
+    """A local session with two task slots. The tests' plugin overwrites memory that is freed."""
     directory = tmp_path_factory.mktemp("spark")
     builder = SparkSession.builder.master("local[2]").appName("tailrace tests")
     session = (
-        tailrace.configure(builder)
+        tailrace.configure(
+            builder.config("spark.jars", str(harness_jar())).config("spark.plugins", FAULTS_PLUGIN)
+        )
         .config("spark.driver.memory", "2g")
         # Thousands of small queries: code that runs a few times is not worth the second compiler.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
@@ -81,5 +71,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
+    # Files without a process for each of them (tests/jvm/PlainLocalFileSystem.scala).
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.file.impl", TESTING + "PlainLocalFileSystem")
+    hadoop.set("fs.file.impl.disable.cache", "true")
+    hadoop.set("fs.AbstractFileSystem.file.impl", TESTING + "PlainLocalFs")
     yield session
     session.stop()

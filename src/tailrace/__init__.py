@@ -6,6 +6,7 @@ Every stateful query of this session then runs on tailrace.
 """
 
 from tailrace._version import __version__
+from tailrace.enrich import enrich
 from tailrace.errors import TailraceError
 from tailrace.explain import classify, explain
 from tailrace.hints import hint
@@ -22,6 +23,7 @@ __all__ = [
     "configure",
     "confs",
     "drain",
+    "enrich",
     "explain",
     "hint",
     "jar",

@@ -1,7 +1,7 @@
 """Compiles the engine, and knows where the compiled one is.
 
 Problem: the engine is Scala, but a user has Java and PySpark and no build tool; and a developer
-who edits a source must never run yesterday's classes.
+an engineer who edits a source must never run yesterday's classes.
 Answer: PySpark ships the Scala compiler. A checkout compiles engine/src with it when a
 fingerprint of the sources and of Spark's version differs from the one inside the jar; an
 installed wheel carries its jar.
@@ -36,6 +36,12 @@ COMPILER_FLAGS = (
     "-deprecation",
     "-feature",
     "-opt:inline:tailrace.**",
+    # The compiler's lints are errors.
+    "-Xlint",
+    "-Wunused:imports,privates,locals,implicits,nowarn",
+    "-Wdead-code",
+    "-Wconf:msg=InlineInfoAttribute:silent",  # of Spark's classes, which it cannot read in full
+    "-Werror",
 )
 # One short compilation: a JVM that starts fast beats one that ends up fast.
 JAVA_FLAGS = ("-XX:+UseSerialGC", "-Xss8m", "-Xmx2g")
@@ -65,7 +71,7 @@ class Checkout:
         self.path = root / "build" / "engine" / JAR_NAME
 
     def jar(self) -> Path:
-        """Builds if what is there is not of the present sources.
+        """Builds if there is no jar of the present sources.
 
         1. Compare fingerprints without the lock: the usual case costs milliseconds.
         2. Take the lock and compare again: another process may have built meanwhile.
@@ -263,7 +269,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock that the system lets go of when the process ends."""
+    """Holds an exclusive lock that the system releases when the process ends."""
     import fcntl
 
     with path.open("w") as file:

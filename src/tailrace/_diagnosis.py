@@ -1,6 +1,6 @@
 """Why a query failed, and whether it would fail again.
 
-Problem: what PySpark raises wraps the cause several times, and where a Python function ran in
+Problem: PySpark's errors wrap the cause several times, and where a Python function ran in
 between (foreachBatch, a UDF) the wrapping has turned everything below it into printed text.
 Answer: `diagnose` follows the causes, in the JVM, in Python and through printed stack traces, to a
 list of links from the outside in. Class names and Spark's error conditions decide the outlook.
@@ -17,7 +17,7 @@ from typing import Any
 
 
 class Outlook(enum.Enum):
-    """What a restart can be expected to change."""
+    """Whether the error can be expected to pass with a restart."""
 
     WILL_REPEAT = "will repeat"
     MAY_PASS = "may pass"
@@ -68,6 +68,11 @@ ENGINE_WILL_REPEAT = frozenset(
     for name in (
         "CorruptFile",
         "MissingFile",
+        "MissingNote",
+        "LogEntriesMissing",
+        "FolderInTheWay",
+        "UnusableLocalFolder",
+        "DirectIoUnsupported",
         "ForeignFile",
         "NewerFormat",
         "BrokenLineage",
@@ -75,6 +80,8 @@ ENGINE_WILL_REPEAT = frozenset(
         "WrongSpark",
         "WrongByteOrder",
         "InvalidOption",
+        "ContradictingOptions",
+        "UnknownOption",
         "InvalidHint",
         "CheckpointTaken",
     )
@@ -84,8 +91,12 @@ ENGINE_MAY_PASS = frozenset(
         "tailrace.errors.WriteFailed",
         "tailrace.errors.UnreadableFile",
         "tailrace.errors.ColdFileDamaged",
+        "tailrace.errors.ColdFileUnreadable",
+        "tailrace.errors.ColdLogUsedUp",
+        "tailrace.errors.SpillFailed",
+        "tailrace.errors.UnusableColdDir",
         "tailrace.errors.StoreBusy",
-        "tailrace.commit.CommitFailed",
+        "tailrace.ledger.CommitFailed",
     }
 )
 # Whether the state still does not fit next time depends on the other queries of the process.
@@ -95,7 +106,9 @@ PACKAGE_WILL_REPEAT = frozenset(
     "tailrace.errors." + name
     for name in ("OptionError", "EngineBuildError", "SparkVersionError", "SessionError")
 )
-PACKAGE_MAY_PASS = frozenset({"tailrace.errors.CommitError"})
+PACKAGE_MAY_PASS = frozenset(
+    {"tailrace.errors.CommitError", "tailrace.errors.SourceUnavailableError"}
+)
 
 _OWN = {
     Outlook.WILL_REPEAT: ENGINE_WILL_REPEAT | PACKAGE_WILL_REPEAT,
@@ -103,7 +116,7 @@ _OWN = {
     Outlook.UNKNOWN: ENGINE_UNKNOWN,
 }
 
-# A printed stack trace names a class without what it extends, so the usual subclasses are here too.
+# A printed stack trace names a class without its superclasses: the usual subclasses are here too.
 OUTAGES = frozenset(
     {
         "java.net.SocketException",
@@ -174,7 +187,7 @@ _MOST_LINKS = 50
 
 
 def diagnose(error: BaseException) -> Diagnosis:
-    """What is known about an error that ended a query, or that kept it from starting."""
+    """Cause, outlook and remedy of an error that ended a query, or kept it from starting."""
     links = list(_links(error))
     outlook, remedy, decisive = _judge(links)
     root = links[-1]
@@ -190,7 +203,7 @@ def diagnose(error: BaseException) -> Diagnosis:
 def _judge(links: list[Link]) -> tuple[Outlook, str | None, Link | None]:
     """The outlook, the remedy and the link that decided.
 
-    1. What tailrace says about itself comes first: it knows its files best.
+    1. An error of tailrace's own comes first: tailrace knows its files best.
     2. An outage comes before Spark's word: a catalog that is not reached is an AnalysisException.
     3. Then Spark's condition, which is more exact than its class.
     """
@@ -218,7 +231,7 @@ def _own_remedy(link: Link) -> str:
 
 
 def _links(error: BaseException) -> Iterator[Link]:
-    """The chain of an error from the outside in, with what the innermost message has printed."""
+    """The chain of an error from the outside in, with errors printed in the innermost message."""
     last = None
     for last in _causes(error):
         yield last
@@ -252,7 +265,7 @@ def _raised(error: BaseException) -> Link:
 def _reachable(throwable: Any) -> list[Link]:
     try:
         return list(_thrown(throwable))
-    except Exception:  # the JVM, in which the exception is, may be what failed
+    except Exception:  # the JVM, in which the exception is, may itself have failed
         return []
 
 
@@ -275,7 +288,7 @@ def _thrown(throwable: Any) -> Iterator[Link]:
 
 
 _TRACEBACK = "Traceback (most recent call last):"
-# What follows the message of an error: Java's frames, or a whole traceback of Python's.
+# The text after the message of an error: Java's frames, or a whole traceback of Python's.
 _TRACE = re.compile(rf"\n\tat |\n\t\.\.\. |\nCaused by: |{re.escape(_TRACEBACK)}")
 # "Caused by: a.b.C: message", and py4j's ": a.b.C: message" under the line that names the call.
 _JAVA_ERROR = re.compile(

@@ -3,7 +3,7 @@
 Problem: py4j reaches any class of the JVM by name, so calls into the engine would spread, and a
 package talking to a jar of another version would fail in strange ways.
 Answer: everything goes through this module; `engine(spark)` compares versions first.
-Invariant: whoever holds an `Engine` talks to a jar of the same version as this package.
+Invariant: an `Engine` talks to a jar of the same version as this package.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ class Engine:
         """The Scala package `tailrace`, as py4j shows it."""
         return self._jvm.tailrace
 
+    @property
+    def _services(self) -> Any:
+        """The services of the process's commits: the ledger and the pipeline."""
+        return self.classes.spark.EngineRuntime.current().services()
+
     def drain(self, timeout: float) -> list[str]:
         """Waits until nothing is pending; problem, cause and remedy of each failure."""
-        return list(self.classes.spark.CommitServices.drain(int(timeout * 1000)))
+        return list(self._services.drain(int(timeout * 1000)))
 
     def drain_query(self, query: StreamingQuery, timeout: float) -> list[str]:
-        """The same for one query's checkpoint: what failed on others is not its failure."""
-        ledger = self.classes.spark.CommitServices.ledger()
-        if ledger.isEmpty():
-            return []
-        commits: str = query._jsq.streamingQuery().checkpointFile("commits")
-        refused = ledger.get().awaitQuiet(commits.rpartition("/")[0], int(timeout * 1000))
-        if refused.isEmpty():
-            return []
-        failure = refused.get()
-        return [failure.problem(), failure.because(), failure.remedy()]
+        """The same for one query's checkpoint: failures of others do not count."""
+        execution = query._jsq.streamingQuery()
+        conf = execution.sparkSession().sessionState().newHadoopConf()
+        root = execution.resolvedCheckpointRoot()
+        return list(self._services.drain(root, conf, int(timeout * 1000)))
 
     def explain_query(self, query: StreamingQuery) -> list[list[str]]:
         """The classifier's rows for the last batch of a query."""
@@ -65,7 +65,7 @@ class Engine:
         return self._jvm.org.apache.spark.sql.tailrace.StreamingPlan
 
     def _explained(self, plan: Any) -> list[list[str]]:
-        return [list(row) for row in self.classes.semantics.Explanation.of(plan)]
+        return [list(row) for row in self.classes.plan.Explanation.of(plan)]
 
 
 def engine(spark: SparkSession) -> Engine:
@@ -110,7 +110,7 @@ def has_active_context() -> bool:
 
 
 def build_properties(jvm: Any) -> dict[str, str]:
-    """What the engine in the JVM says about itself; empty if there is no engine."""
+    """The build properties of the engine in the JVM; empty if there is no engine."""
     url = _class_loader(jvm).getResource(_build.PROPERTIES)
     if url is None:
         return {}

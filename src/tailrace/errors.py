@@ -1,6 +1,6 @@
-"""What went wrong, told so that the reader can act on it.
+"""Errors that the reader can act on.
 
-Problem: a message like "invalid value" leaves its reader searching.
+Problem: a message like "invalid value" does not help its reader.
 Answer: every error states the problem, its cause and the remedy, on three lines.
 Invariant: callers tell errors apart by class, never by the words of a message.
 """
@@ -43,6 +43,18 @@ class CommitError(TailraceError):
 
 class SupervisionError(TailraceError):
     """A supervised query failed in a way that starting it again does not mend."""
+
+
+class RollbackError(TailraceError):
+    """A query cannot be set back to this batch, or not this way; nothing was changed."""
+
+
+class EnrichmentError(TailraceError):
+    """A remote table gave an answer that cannot be used, or refused the request."""
+
+
+class SourceUnavailableError(TailraceError):
+    """A remote table could not be reached, or did not answer in time."""
 
 
 def _indent(text: str) -> str:

@@ -1,9 +1,9 @@
 """How the stateful operators of a query use their state, as tailrace understood it.
 
 Problem: how a store is laid out and how its rows are evicted follow from the query's plan, where
-nobody sees it.
-Answer: the same classifier that the stores are told by is asked, and answers in words.
-Invariant: what is shown for a running query is what its stores were told for the last batch.
+users do not see it.
+Answer: the classifier whose result goes to the stores is asked, and answers in words.
+Invariant: the uses shown for a running query are those that its stores got for the last batch.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class StoreUse:
     """update, windowed update, aligned append, unaligned append, range, or unknown: then the store
     watches how it is used."""
     eviction: str
+    lookahead: str
+    """Where the keys of rows to come are seen before they are looked up, or no."""
     reason: str
 
 
@@ -75,23 +77,31 @@ def classify(of: StreamingQuery | DataFrame, output_mode: str = "append") -> lis
             store=store if family == "default" else f"{store}/{family}",
             pattern=pattern,
             eviction=eviction,
+            lookahead=lookahead,
             reason=reason,
         )
-        for number, kind, store, family, pattern, eviction, reason in rows
+        for number, kind, store, family, pattern, eviction, lookahead, reason in rows
     ]
 
 
 def explain(of: StreamingQuery | DataFrame, output_mode: str = "append") -> None:
-    """Prints, for each stateful operator, its pattern, how rows leave it, and how that is known."""
+    """Prints each stateful operator's pattern, how its rows are evicted, and how that is known."""
     print(table(classify(of, output_mode)))
 
 
 def table(uses: list[StoreUse]) -> str:
     if not uses:
         return "No stateful operator, or no batch was planned yet."
-    head = ("operator", "store", "pattern", "evicts", "because")
+    head = ("operator", "store", "pattern", "evicts", "looks ahead", "because")
     rows = [
-        (f"{use.operator} {use.kind}", use.store, use.pattern, use.eviction, use.reason)
+        (
+            f"{use.operator} {use.kind}",
+            use.store,
+            use.pattern,
+            use.eviction,
+            use.lookahead,
+            use.reason,
+        )
         for use in uses
     ]
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]

@@ -1,4 +1,4 @@
-"""What a user knows about a query's state and its plan does not tell.
+"""Hints: a user's knowledge about a query's state that is not in its plan.
 
 Problem: how a store should be laid out follows from how it is used; where a function of the user's
 decides that, or when a session will be read, no plan says it.
@@ -25,14 +25,14 @@ _TRIGGER_TIME = "tailrace.triggerTime"
 def hint(
     df: DataFrame, *, pattern: str | None = None, trigger_time: str | None = None
 ) -> DataFrame:
-    """The same rows, with what you know about the state of the operators that read them.
+    """The same rows, with your knowledge about the state of the operators that read them.
 
     pattern: how an operator with a function of yours (`applyInPandasWithState`) uses its state; one
-    of `tailrace.hints.PATTERNS`. `tailrace.explain` shows it. Where the plan tells, it counts.
+    of `tailrace.hints.PATTERNS`. `tailrace.explain` shows it. Where the plan says it, that counts.
 
     trigger_time: SQL that gives, for a row, the time at which the session it belongs to is expected
     to be read, for aggregates over session windows that need all rows (`median`, `collect_list`,
-    `window_apply`). Without it, that is when the session would end. What has left memory is read
+    `window_apply`). Without it, that is when the session would end. Spilled rows are read
     ahead in this order. It may use the columns that the query itself uses, and `session_window`.
     """
     from pyspark.sql import functions as f

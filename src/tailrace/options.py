@@ -13,7 +13,7 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tailrace.errors import OptionError
@@ -84,6 +84,14 @@ def folder_or_none() -> Rule:
     )
 
 
+def uri_or_none() -> Rule:
+    return Rule(
+        'a URI with its scheme and a path like "hdfs://host/folder" or "s3a://bucket/folder", '
+        "or None",
+        lambda value: value is None or _uri(value),
+    )
+
+
 def duration() -> Rule:
     return Rule(
         'a time with its unit like "500ms", "60s" or "5min" (ms, s, m, min, h, d)',
@@ -101,6 +109,11 @@ def _quantity(value: object, units: frozenset[str]) -> bool:
         return False
     match = re.fullmatch(r"([0-9]{1,12})([a-z]+)", value, re.ASCII)
     return match is not None and int(match[1]) > 0 and match[2] in units
+
+
+def _uri(value: object) -> bool:
+    pattern = r"[a-z][a-z0-9+.-]*:(//[^/\s]*/|/(?!/))\S*"
+    return isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII) is not None
 
 
 def _option(default: Any, *, conf: str, rule: Rule, doc: str) -> Any:
@@ -137,16 +150,33 @@ class Options:
         conf="memoryLimit",
         rule=byte_size_or_none(),
         doc="Off-heap memory for all stores of one executor process together. None: the engine "
-        "takes 70 % of the machine's memory. From three quarters of it on, state moves to files "
-        "(see spill).",
+        "takes 70 % of the machine's memory. When little of it is left, state is spilled to files "
+        "(see spill). A process has one limit: if its sessions ask for different ones, the first "
+        "counts as long as a store is open that asked for it, and the log has a warning.",
     )
     spill: str = _option(
         "on",
         conf="spill",
         rule=one_of("on", "off", "always"),
-        doc="Whether state that does not fit into memory moves to files in local_dir. off: a query "
-        "whose state outgrows the memory limit fails. always: all state moves after every batch, "
-        "in small files, which only tests want.",
+        doc="Whether state that does not fit into memory is spilled to files in local_dir, or in "
+        "cold_dir, while batches run. off: a query whose state outgrows the memory limit fails. "
+        "always: all state that a batch does not use is spilled all the time, to small files, "
+        "which only tests want.",
+    )
+    io_threads: int = _option(
+        2,
+        conf="ioThreads",
+        rule=integer_from(1, 64),
+        doc="How many jobs an executor runs at a time beside its batches: uploads, spilling, "
+        "cleaning, snapshots. The most urgent go first. Sessions of one process share it: the "
+        "first that asks for a number decides as long as its stores are open.",
+    )
+    io_bandwidth: str | None = _option(
+        None,
+        conf="ioBandwidth",
+        rule=byte_size_or_none(),
+        doc="Bytes per second that all these jobs of an executor read and write together, such as "
+        '"100m". None: no limit. Sessions of one process share it, like io_threads.',
     )
     read_batch_ratio: float = _option(
         0.02,
@@ -156,12 +186,39 @@ class Options:
         "lists: the one that is asked for, and those that are expected to be asked for next. "
         "0: each by itself.",
     )
+    prefetch: str = _option(
+        "auto",
+        conf="prefetch",
+        rule=one_of("auto", "on", "off"),
+        doc="Whether records that were spilled are read before they are looked up: a task tells "
+        "its store the keys of the rows to come, and threads beside it read them in the order of "
+        "the disk. auto: while reads take long enough for that to gain time, which reads from the "
+        "page cache do not. on: whenever state is in files. off: each is read with its look-up.",
+    )
+    cold_io: str = _option(
+        "buffered",
+        conf="coldIo",
+        rule=one_of("buffered", "direct"),
+        doc="How files of spilled state are read and written. buffered: through the system's page "
+        "cache. direct: past it, so that it is left to others and a measurement sees the disk; the "
+        "file system of local_dir has to support it.",
+    )
+    cold_dir: str | None = _option(
+        None,
+        conf="coldDir",
+        rule=uri_or_none(),
+        doc="A folder on any file system that Hadoop reaches, for state that does not fit into "
+        "memory: it may then outgrow the executor's disk, and each read takes a round trip. It is "
+        "no part of the checkpoint, and queries may share it. A process has a folder of its own in "
+        "it, which it deletes when it ends; that of a process that was killed is deleted by "
+        "another one, after a day. None: files in local_dir, on the executor's machine.",
+    )
     max_space_amplification: float = _option(
         1.5,
         conf="maxSpaceAmplification",
         rule=number_above(1),
-        doc="How many times larger the files of state that has left memory may grow than what "
-        "still counts in them, before they are rewritten.",
+        doc="How many times larger the files of spilled state may grow than what still counts in "
+        "them: they are cleaned before that.",
     )
     lock_timeout: str = _option(
         "60s",
@@ -200,16 +257,17 @@ class Options:
         "60s",
         conf="retryTimeout",
         rule=duration(),
-        doc="How long a write to the checkpoint file system is repeated, with growing pauses, "
-        "before the query fails (commit=async).",
+        doc="How long a write to the checkpoint file system (commit=async), and a write to or a "
+        "read from cold_dir, is repeated, with growing pauses, before the query fails.",
     )
     local_dir: str | None = _option(
         None,
         conf="localDir",
         rule=folder_or_none(),
         doc="Where an executor keeps copies of what it wrote, from which a restart on the same "
-        "machine loads, and state that does not fit into memory. None: the temporary folder, and "
-        "no copies if the checkpoint is on this machine.",
+        "machine loads, and state that does not fit into memory, in folders that only this user "
+        "can read. It may be shared with others if it is sticky, as /tmp is. None: a folder of "
+        "this user's in the temporary folder, and no copies if the checkpoint is on this machine.",
     )
 
     holistic: str = _option(
@@ -231,6 +289,13 @@ class Options:
                     f"{option.name} is {option.rule.allowed}; its default is {option.default!r}.",
                     f"Pass {option.name} as {option.rule.allowed}, or leave it out.",
                 )
+        if self.cold_dir is not None and self.cold_io == "direct":
+            raise OptionError(
+                "The options cold_dir and cold_io contradict each other.",
+                f"cold_dir is {self.cold_dir!r}; direct is a way to use files on the executor's "
+                "own machine.",
+                "Leave cold_io out, or cold_dir.",
+            )
 
     @classmethod
     def of(cls, **options: Any) -> Options:
@@ -245,6 +310,19 @@ class Options:
         """The same as Spark confs. An option without a value is not set."""
         values = ((option, getattr(self, option.name)) for option in describe())
         return {option.conf: str(value) for option, value in values if value is not None}
+
+
+def refuse_unknown(keys: Iterable[str]) -> None:
+    """Refuses Spark confs with our prefix that no option has: the engine would, too, but later."""
+    known = [option.conf for option in describe()]
+    for key in keys:
+        if key.startswith(CONF_PREFIX) and key not in known:
+            closest = difflib.get_close_matches(key, known, n=1, cutoff=0)
+            raise OptionError(
+                f"There is no option {key}.",
+                f"The options are: {', '.join(known)}.",
+                f"Did you mean {closest[0]}? Correct the key, or take it out.",
+            )
 
 
 @dataclasses.dataclass(frozen=True)

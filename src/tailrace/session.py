@@ -4,7 +4,7 @@ Problem: a state store needs a conf, a jar on the class path of driver and execu
 matching Spark; each can be got wrong in a way that shows only when the first query fails.
 Answer: `configure` does all of it on a `SparkSession.builder`, and refuses early and clearly
 where it cannot be done.
-Invariant: what the user had set on the builder stays set. Jars, plugins and extensions are added
+Invariant: settings of the user on the builder stay set. Jars, plugins and extensions are added
 to, never replaced; an option goes before a conf, a conf before a default.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace import _build, _jvm
 from tailrace._version import SPARK_SERIES, __version__
 from tailrace.errors import CommitError, SessionError, SparkVersionError
-from tailrace.options import Options, describe
+from tailrace.options import Options, describe, refuse_unknown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,9 +32,9 @@ FILE_MANAGER_CLASS = "tailrace.spark.TailraceFileManager"
 # Starts the ledger of asynchronous commits on the driver, and ends it in good order.
 PLUGINS_CONF = "spark.plugins"
 PLUGIN_CLASS = "tailrace.spark.TailracePlugin"
-# Reads every batch's plan, so that the stores know when their rows fall due.
+# Reads every batch's plan, so that the stores know when their rows expire.
 EXTENSIONS_CONF = "spark.sql.extensions"
-EXTENSION_CLASS = "tailrace.spark.TailraceExtensions"
+EXTENSION_CLASS = "tailrace.plan.TailraceExtensions"
 JARS_CONF = "spark.jars"
 
 
@@ -47,6 +47,7 @@ def configure(builder: SparkSession.Builder, **options: Any) -> SparkSession.Bui
     """
     present: dict[str, Any] = dict(builder._options)
     refuse_remote(present)
+    refuse_unknown(present)
     settings = confs(**options)
     own_jar = settings.pop(JARS_CONF)
     _add_to_running_jvm(Path(own_jar))
@@ -63,7 +64,7 @@ def configure(builder: SparkSession.Builder, **options: Any) -> SparkSession.Bui
     for key, own in added.items():
         builder.config(key, _append(str(present.get(key) or ""), own))
 
-    # Without this the workers are whatever "python3" the path finds. PySpark reads it from the
+    # Without this the workers are the first "python3" on the path. PySpark reads it from the
     # environment only: the conf spark.pyspark.python has no effect in a plain script.
     if (
         "PYSPARK_PYTHON" not in os.environ
@@ -97,8 +98,8 @@ def drain(spark: SparkSession, timeout: float = 60.0, query: StreamingQuery | No
     """Waits until every batch of the session's queries, or of one, is published on its checkpoint.
 
     With commit="async" the state of the last batch may still be on its way when a query ends.
-    Nothing has to be called for it: `spark.stop()`, the end of the program, and whatever reads
-    the checkpoint in this session wait by themselves. Call this to wait earlier, or to be told
+    Nothing has to be called for it: `spark.stop()`, the end of the program, and readers of
+    the checkpoint in this session wait by themselves. Call this to wait earlier, or to know
     when a batch could not be written: it then raises `CommitError`.
     """
     engine = _jvm.engine(spark)

@@ -1,14 +1,14 @@
 """Keeps a streaming query running.
 
 Problem: a query ends with the first error that a task's retries do not mend, such as a lost
-executor or a file system out of reach. Starting it again is what helps, unless the error comes back
+executor or a file system out of reach. Starting it again helps, unless the error comes back
 every time: then a loop of restarts hides it.
 Answer: `supervise` starts the query, waits for its end, and starts it again after a growing wait;
 Spark then goes on after the last published batch. It gives up, with one error that says why, when
 a restart cannot help.
-Invariant: when `supervise` is left, in whichever way, the query that it started last has ended or
-was told to stop; and it is left normally only if that query ended without an error and everything
-it had applied is published, or if it was asked to stop.
+Invariant: when `supervise` returns or raises, the query that it started last has ended or was asked
+to stop. It returns only if that query ended without an error and every batch that it had applied is
+published, or if `stop` was set.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KEPT_FAILURES = 20
 
 
 class Verdict(enum.Enum):
-    """What follows a failure."""
+    """The decision after a failure."""
 
     RESTART = "the query is started again"
     WILL_REPEAT = "the error is known to come back"
@@ -55,7 +55,7 @@ class Verdict(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """One failure of a supervised query, as `on_failure` is told of it."""
+    """One failure of a supervised query, the argument of `on_failure`."""
 
     attempt: int
     """Which start of the query failed, counted from 1."""
@@ -118,7 +118,7 @@ class Backoff:
 
 
 def _drain(query: StreamingQuery) -> None:
-    """Waits until everything applied is published; raises what has kept a batch from it."""
+    """Waits until every applied batch is published; raises the error if one cannot be."""
     if not _jvm.has_active_context():
         return
     from pyspark.sql import SparkSession
@@ -130,7 +130,7 @@ def _drain(query: StreamingQuery) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """What supervision takes from outside: time, and the wait until all batches are published."""
+    """Functions that tests replace: time, and the wait until all batches are published."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], object] | None = None

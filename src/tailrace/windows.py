@@ -1,7 +1,7 @@
 """A pandas function over all the rows of a closed window: `tailrace.window_apply`.
 
 Problem: Spark's aggregates see a window's rows one at a time, and `applyInPandas` does not exist
-for streams; who needs a whole window at once writes a state machine.
+for streams; a user who needs a whole window at once writes a state machine.
 Answer: the rows of each window are kept as they come, and handed to a pandas function when the
 watermark has closed the window (FlowKV's ProcessWindowFunction). Underneath is `collect_list`,
 which tailrace keeps as rows in append mode (RFC 6).
@@ -51,8 +51,8 @@ def window_apply(
         tailrace.window_apply(readings, F.window("time", "1 minute"), "sensor", slope, "...")
 
     `func` takes the rows as a pandas DataFrame, or a key and the rows; the key is a tuple of
-    the window's start and end and of the values of `keys`. What it returns has the columns of
-    `schema`.
+    the window's start and end and of the values of `keys`. The DataFrame that it returns has the
+    columns of `schema`.
     Run the result in append mode.
     """
     from pyspark.sql import functions as f

@@ -1,86 +1,26 @@
-"""The report of a small result: complete, self-contained, and honest about what it shows."""
+"""The report of a small result: complete, self-contained, and honest about its figures."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.bench_results import made
 
 from tailrace.bench import result
 from tailrace.bench import stores as all_stores
 from tailrace.bench.growth import jobs as growth_jobs
-from tailrace.bench.plan import Job, Plan, job
+from tailrace.bench.plan import job
 from tailrace.bench.remote import Remote
 from tailrace.bench.report import charts, text
+from tailrace.bench.report.svg import Drawings
 from tailrace.bench.report.text import conclusion, markdown
-from tailrace.bench.runner import Outcome
 from tailrace.bench.sensitivity import jobs as sensitivity_jobs
-from tailrace.bench.stores import chosen
 from tailrace.bench.workloads import WORKLOADS
 from tailrace.cli import main
-
-PNG = b"\x89PNG\r\n\x1a\n"
-STORES = ("rocksdb", "rocksdb-changelog", "tailrace", "none")
-ENVIRONMENT = {
-    "processor": "A <Processor>",
-    "cores": 4,
-    "memory_bytes": 2**34,
-    "load_before": 0.5,
-    "os": "Linux 6",
-    "architecture": "x86_64",
-    "java": "OpenJDK 17",
-    "java_max_heap_bytes": 2**32,
-    "python": "3.11",
-    "spark": "4.3.0",
-    "tailrace": "0.1.0",
-    "engine": "0123456789ab",
-}
-
-
-def batch(number: int, round_number: int, seconds: float, latency: bool) -> dict[str, Any]:
-    names = ("trigger", "add_batch", "wal", "commit", "planning", "latest_offset", "get_batch",
-             "state_update", "state_removal", "state_commit")  # fmt: skip
-    row: dict[str, Any] = {
-        "repeat": 0,
-        "round": round_number,
-        "order": number,
-        "rows": 1000,
-        "seconds": seconds,
-        "batch_id": number,
-        "phases_ms": dict.fromkeys(names, 100.0 * seconds),
-        "state": {"rows": 500, "rows_updated": 9, "rows_removed": 0, "memory_bytes": 12_345},
-        "custom_metrics": {},
-        "cpu_seconds": {"jvm": seconds, "python": 0.01, "workers": 0.0},
-        "gc": {"count": 1, "millis": 5},
-        "memory": {"heap_peak_bytes": 10**8, "off_heap_bytes": 10**7, "rss_peak_bytes": None},
-        "checkpoint": {"files": 4, "bytes": 4321},
-    }
-    if latency:
-        row["latency_seconds"] = [seconds * share for share in (2.0, 1.5, 1.1)]
-    return row
-
-
-def made(
-    *jobs: Job, unstable: bool = False, names: Sequence[str] = STORES, **values: Any
-) -> dict[str, Any]:
-    """Each store takes a second less than the one before it, the last one a second."""
-    plan = Plan(jobs, chosen(names), batches=4, rounds=2, **values)
-    outcomes = []
-    for one in jobs:
-        outcome = Outcome(one)
-        for place, name in enumerate(names):
-            second = 3.0 if unstable and name == "tailrace" else 1.0
-            times = [len(names) - place + 0.01 * n for n in range(2)]
-            outcome.rows[name] = [
-                batch(4 * place + n, n // 2, time * (second if n > 1 else 1), one.rate is not None)
-                for n, time in enumerate(times * 2)
-            ]
-        outcomes.append(outcome)
-    return result.assemble(plan, dict(ENVIRONMENT), outcomes, interrupted=False)
 
 
 @pytest.fixture
@@ -92,34 +32,39 @@ def two_kinds() -> dict[str, Any]:
     )
 
 
-def test_a_page_pngs_and_a_table_are_written(
+def test_a_page_and_a_table_are_written(
     two_kinds: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "f.json"
     result.write(two_kinds, path)
     assert main(["report", str(path), "--out", str(tmp_path / "page")]) == 0
     written = [Path(line) for line in capsys.readouterr().out.splitlines()]
-    assert {file.name for file in written} == {
-        "index.html", "table.md", "throughput.png", "ratios.png",
-        "update-time-per-batch.png", "update-distribution.png", "update-breakdown.png",
-        "q12-time-per-batch.png", "q12-distribution.png", "q12-breakdown.png",
-    }  # fmt: skip
-    for file in written:
-        assert file.stat().st_size > 0
-        assert file.suffix != ".png" or file.read_bytes().startswith(PNG)
-    page = (tmp_path / "page" / "index.html").read_text("utf-8")
-    assert page.count("data:image/png;base64,") == 8
+    assert [file.name for file in written] == ["index.html", "table.md"]
+    assert sorted(written) == sorted((tmp_path / "page").iterdir()), "charts are in the page only"
+    page = written[0].read_text("utf-8")
+    assert re.findall(r'<svg[^>]* aria-label="([^"]*)"', page) == [
+        "ratios", "throughput",
+        "update: time per batch", "update: distribution", "update: breakdown",
+        "q12: time per batch", "q12: distribution", "q12: breakdown",
+    ]  # fmt: skip
+    assert len(page) < 100_000
     # Nothing is loaded from anywhere.
-    assert not re.search(r"(src|href)=\"(?!data:)|url\(|<script|@import", page)
+    assert not re.search(r"src=|href=\"(?!#)|url\((?!#)|<script|@import|http", page)
     assert "A &lt;Processor&gt;" in page
     assert "Not modelled: lost packets" in page
     assert "warm-up batches per store were run before" in page
 
 
-def test_the_table_has_medians_and_the_ratio_with_its_range(two_kinds: dict[str, Any]) -> None:
+def test_the_table_has_p50_p99_and_both_ratios_with_their_range(two_kinds: dict[str, Any]) -> None:
     table = markdown([two_kinds])
-    assert "| workload | RocksDB | RocksDB, changelog | tailrace | floor |" in table
-    assert "| update | 4,005 ms | 3,005 ms | 2,005 ms | 1,005 ms | 1.50x (1.50-1.50) |" in table
+    assert (
+        "| workload | RocksDB: p50, p99 | RocksDB, changelog: p50, p99 | tailrace: p50, p99 "
+        "| floor: p50, p99 | against the best RocksDB |"
+    ) in table
+    assert (
+        "| update | 4,005 ms, 4,010 ms | 3,005 ms, 3,010 ms | 2,005 ms, 2,010 ms "
+        "| 1,005 ms, 1,010 ms | 1.50x (1.50-1.50), p99 1.50x (1.50-1.50) |"
+    ) in table
     assert "A <Processor>, 4 cores, 16 GiB" in table
     assert "30 ms round trip, 1000.0 Mbit/s" in table
 
@@ -135,15 +80,37 @@ def test_the_best_of_sparks_stores_is_a_rival_too(tmp_path: Path) -> None:
     names = ("rocksdb", "rocksdb-changelog", "tailrace", "hdfs", "none")
     found = made(job(WORKLOADS["update"], {}, rows=1000), names=names)
     table = markdown([found])
-    assert "| against the better RocksDB | against the best of Spark's |" in table
-    assert "| 1.33x (1.33-1.33) | 0.67x (0.67-0.67) |" in table
-    slow = "by less than 10%: update (HDFSBacked: 0.67x (0.67-0.67))."
+    assert "| against the best RocksDB | against the best of Spark's |" in table
+    best = "0.67x (0.67-0.67), p99 0.67x (0.67-0.67)"
+    assert f"| 1.33x (1.33-1.33), p99 1.33x (1.33-1.33) | {best} |" in table
+    slow = f"by less than 10%: update (HDFSBacked: {best})."
     assert slow in table
     assert slow in conclusion(found)
     assert "The best of Spark's stores is HDFSBacked: 0.67x" in conclusion(found)
     result.write(found, tmp_path / "f.json")
     assert main(["report", str(tmp_path / "f.json")]) == 0
     assert slow in (tmp_path / "f" / "index.html").read_text("utf-8")
+
+
+def test_every_ratio_is_told_at_p50_and_p99(tmp_path: Path) -> None:
+    found = made(job(WORKLOADS["update"], {}, rows=1000))
+    result.write(found, tmp_path / "f.json")
+    assert main(["report", str(tmp_path / "f.json")]) == 0
+    page = (tmp_path / "f" / "index.html").read_text("utf-8")
+    for heads in re.findall(r"<tr>(<th>.*?)</tr>", page):
+        assert ("p50" in heads or "median" in heads) == ("p99" in heads)
+    for said in re.findall(r"<li class[^>]*>(.*?)</li>", page):
+        assert "at p99 1.50x (1.50-1.50)" in said
+    assert ">1.50x, p99 1.50x<" in page, "the chart of ratios"
+    assert "at p99 1.50x (1.50-1.50)" in conclusion(found)
+
+
+def test_a_ratio_of_the_first_version_has_no_range_at_p99() -> None:
+    found = made(job(WORKLOADS["update"], {}, rows=1000))
+    for compared in found["runs"][0]["ratios"].values():
+        for ratio in compared["stores"].values():
+            del ratio["p99_min"], ratio["p99_max"]
+    assert "1.50x (1.50-1.50), p99 1.50x |" in markdown([found])
 
 
 def test_other_work_on_the_machine_is_said(tmp_path: Path) -> None:
@@ -170,7 +137,7 @@ def test_an_interrupted_run_and_wrong_results_are_said() -> None:
 def test_growth_gets_a_chart_of_cost_against_size(tmp_path: Path) -> None:
     result.write(made(*growth_jobs({}, [1000, 10_000])), tmp_path / "g.json")
     assert main(["report", str(tmp_path / "g.json")]) == 0
-    assert (tmp_path / "g" / "growth.png").read_bytes().startswith(PNG)
+    assert 'aria-label="growth"' in (tmp_path / "g" / "index.html").read_text("utf-8")
 
 
 def test_settings_get_charts_of_what_they_cost(tmp_path: Path) -> None:
@@ -187,13 +154,28 @@ def test_settings_get_charts_of_what_they_cost(tmp_path: Path) -> None:
             }
     result.write(document, tmp_path / "s.json")
     assert main(["report", str(tmp_path / "s.json")]) == 0
-    for name in charts.SETTINGS:
-        (chart,) = (tmp_path / "s").glob(f"{name.replace('_', '*')}.png")
-        assert chart.read_bytes().startswith(PNG)
+    page = (tmp_path / "s" / "index.html").read_text("utf-8")
+    assert all(f'aria-label="{name}"' in page for name in charts.SETTINGS)
     batches = document["runs"][0]["stores"]["tailrace"]["batches"]
     assert [measure(batches) for _, _, measure in charts.SETTINGS.values()] == [3.0, 1.5]
-    page = (tmp_path / "s" / "index.html").read_text("utf-8")
     assert "<td>7.0 ms</td><td>0.0 ms</td><td>4.0 ms</td>" in page
+
+
+def test_a_drawing_keeps_its_texts_and_loses_what_says_nothing() -> None:
+    drawings = Drawings()
+    drawn = """<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"
+      viewBox="0 0 590.40 230"><metadata>of a tool</metadata><g id="figure_1"><g id="empty"/>
+      <defs><path id="m1" d="M 0 0.04 L 1.26 -0.01 z" style="fill: red"/></defs>
+      <use xlink:href="#m1" x="1.2345" style="fill: red"/>
+      <text style="font-family: 'X'; fill: blue" transform="rotate(-0 1 2)">a &lt; b</text>
+      </g></svg>"""
+    assert drawings.small(drawn, 'q5 "fast"') == (
+        '<svg class="drawing" role="img" aria-label="q5 &quot;fast&quot;" viewBox="0 0 590.4 230">'
+        '<defs><path id="m1" d="M0 0L1.3 0z" class="d0"/></defs>'
+        '<use href="#m1" x="1.2" class="d0"/><text class="d1">a &lt; b</text></svg>'
+    )
+    assert ".d0 { fill: red }" in drawings.styles()
+    assert ".d1 { fill: blue }" in drawings.styles()
 
 
 def test_the_same_result_gives_the_same_page(tmp_path: Path) -> None:
@@ -242,4 +224,4 @@ def test_a_result_without_batches_has_nothing_to_report(
 
 def test_every_store_has_a_colour() -> None:
     assert set(charts.COLOURS) == set(text.ORDER)
-    assert set(text.ORDER) == {*all_stores.STORES, *all_stores.BASELINES}
+    assert set(text.ORDER) == set(all_stores.EVERY)

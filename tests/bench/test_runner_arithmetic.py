@@ -72,6 +72,22 @@ def test_the_references_are_the_better_rocksdb_the_best_of_spark_and_the_floor()
     assert found["floor"]["stores"]["tailrace"]["median"] == 0.5
 
 
+def test_each_percentile_is_against_its_own_best() -> None:
+    """One rival has the shorter median, the other the shorter slowest batch."""
+    steady, spiky = rows([3, 3, 3], [3, 3, 3]), rows([2, 2, 9], [2, 2, 9])
+    found = ratios(
+        chosen(["rocksdb", "rocksdb-changelog", "tailrace"]),
+        {"rocksdb": steady, "rocksdb-changelog": spiky, "tailrace": rows([1, 1, 1], [1, 1, 1])},
+    )["better_rocksdb"]
+    assert (found["reference"], found["reference_at_p99"]) == ("rocksdb-changelog", "rocksdb")
+    assert found["stores"]["tailrace"]["median"] == 2.0
+    assert found["stores"]["tailrace"]["p99"] == 3.0
+    assert (found["stores"]["tailrace"]["p99_min"], found["stores"]["tailrace"]["p99_max"]) == (
+        3,
+        3,
+    )
+
+
 def test_a_store_that_was_not_reached_is_in_no_ratio() -> None:
     found = ratios(chosen(["rocksdb", "tailrace"]), {"rocksdb": rows([1.0])})
     assert found["better_rocksdb"]["stores"] == {}

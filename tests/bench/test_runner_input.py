@@ -1,4 +1,4 @@
-"""Bad input is told before Spark starts, with its problem, cause and remedy."""
+"""Bad input is reported before Spark starts, with its problem, cause and remedy."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.bench import runner
+from tailrace.bench import checking, restore, runner
 from tailrace.bench.plan import ALONE, SUITE, Plan
 from tailrace.bench.remote import Remote
 from tailrace.bench.stores import BenchError
+from tailrace.bench.workloads import Pattern
 from tailrace.cli import bench, main
 
 
 def planned(*arguments: str) -> Plan:
     parser = argparse.ArgumentParser()
     bench.add_arguments(parser)
-    return bench.plan_of(parser.parse_args(arguments))
+    return bench.plan_of(bench.checked(parser.parse_args(arguments)))
 
 
 @pytest.mark.parametrize(
@@ -30,10 +31,30 @@ def planned(*arguments: str) -> Plan:
         (["q5", "--stores", "rocks"], "There is no store 'rocks'."),
         (["q5", "--stores", ","], "There is no store to run."),
         (["q5", "--stores", "hdfs,hdfs"], "A store was named twice."),
+        (["update", "--stores", "rocksdb-format4"], "There is no store to run update on."),
         (["q5", "--baseline", "misa"], "There is no baseline 'misa'."),
         (["q5", "--rows", "0"], "--rows cannot be 0."),
         (["q5", "--rows", "3000000000"], "--rows cannot be 3000000000."),
-        (["q5", "--rate", "0"], "does not take the value 0"),
+        (["q5", "--rate", "0"], "--rate cannot be 0."),
+        (["q5", "--cores", "0"], "--cores cannot be 0."),
+        (["q5", "--cores", "-2"], "--cores cannot be -2."),
+        (["q5", "--cores", "100000"], "--cores cannot be 100000."),
+        (["check", "--cores", "0"], "--cores cannot be 0."),
+        (["restore", "--cores", "0"], "--cores cannot be 0."),
+        (["restore", "--repeat", "0"], "--repeat cannot be 0."),
+        (["growth", "--rows", "0"], "--rows cannot be 0."),
+        (["growth", "--sizes", "100,0"], "--sizes cannot be 0."),
+        (["sensitivity", "--rows", "0"], "--rows cannot be 0."),
+        (["misa", "--rates", "1500,-1"], "--rates cannot be -1."),
+        (["misa", "--triggers", "0"], "--triggers cannot be 0.0."),
+        (["misa", "--scale", "0"], "--scale cannot be 0.0."),
+        (["misa", "--scale", "nan"], "--scale cannot be nan."),
+        (["q5", "--rate", "5", "--trigger", "inf"], "--trigger cannot be inf."),
+        (["update", "--keys", "0"], "--keys cannot be 0."),
+        (["q5", "--rounds", "0"], "--rounds cannot be 0."),
+        (["q5", "--memory", "lots"], "--memory cannot be 'lots'."),
+        (["q5", "--memory", "1m"], "--memory cannot be 1m."),
+        (["q5", "--memory", "9000t"], "--memory cannot be 9000t."),
         (["q5", "--batches", "0"], "--batches cannot be 0."),
         (["q5", "--warmup", "-1"], "--warmup cannot be -1."),
         (["q5", "--repeat", "0"], "--repeat cannot be 0."),
@@ -63,7 +84,8 @@ def test_bad_input_is_told_before_spark_starts(
     arguments: list[str],
     problem: str,
 ) -> None:
-    monkeypatch.setattr(runner, "run", lambda *_: pytest.fail("Spark would have started"))
+    for module in (runner, restore, checking):
+        monkeypatch.setattr(module, "run", lambda *_: pytest.fail("Spark would have started"))
     assert main(["bench", *arguments]) == 1
     told = capsys.readouterr().err
     assert problem in told
@@ -99,6 +121,27 @@ def test_a_suite_has_sizes_of_its_own() -> None:
         ALONE.rounds,
     )
     assert alone.jobs[0].rows == alone.jobs[0].workload.rows_per_batch
+
+
+COUNTING = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+
+
+@pytest.mark.parametrize("arguments", [["q20"], ["--suite", "evict"], ["misa"]])
+def test_the_rivals_are_set_as_an_expert_would(arguments: list[str]) -> None:
+    plan = planned(*arguments)
+    for job in plan.jobs:
+        rivals = [store for store in plan.stores_of(job) if store.rocksdb]
+        assert {store.confs[COUNTING] for store in rivals} == {"false"}
+        found = {(store.confs[CHANGELOG], store.confs.get(JOIN_FORMAT, "2")) for store in rivals}
+        plain = {("true", "2"), ("false", "2")}
+        is_join = Pattern.JOIN in job.workload.patterns
+        assert found == (plain | {("true", "4"), ("false", "4")} if is_join else plain)
+        assert "hdfs" in {store.name for store in plan.stores_of(job)}
+    assert plan.steps == sum(len(plan.stores_of(job)) for job in plan.jobs) * (
+        plan.warmup + plan.batches
+    )
 
 
 def test_misa_has_the_papers_partitions() -> None:

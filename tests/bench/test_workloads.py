@@ -1,4 +1,4 @@
-"""Every workload shows what its reference says, on RocksDB and on tailrace."""
+"""Every workload shows the rows of its reference, on RocksDB and on tailrace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tailrace.errors import OptionError
 from tailrace.session import PROVIDER_CLASS, PROVIDER_CONF
 
 ROCKSDB_CLASS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-# A store, and the prefix by which its metrics tell that it was the one.
+# A store, and the prefix of its metrics, which shows that it was the one.
 STORES = {"rocksdb": ROCKSDB_CLASS, "tailrace": PROVIDER_CLASS}
 
 EVENTS, BATCHES = 1500, 3
@@ -27,6 +27,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "lr4": {"vehicles": 60, "highways": 2},
     "cm2": {"jobs": 10},
     "ysb": {"campaigns": 5},
+    "ysb-redis": {"campaigns": 5, "round_trip_ms": 1},
     "readwrite": {"keys": 300},
     "update": {"keys": 300},
     "window-append": {"keys": 50},
@@ -34,6 +35,10 @@ SMALLER: dict[str, dict[str, Any]] = {
     "sessions": {"keys": 50},
     "dedup": {"keys": 3},
     "join": {"keys": 50},
+    "spill-update": {"keys": 300},
+    "spill-windows": {"keys": 50},
+    "spill-dedup": {"keys": 3},
+    "spill-sessions": {"keys": 50},
 }
 # Each report of LR2 is in 30 windows.
 FEWER = {"lr2": 300}

@@ -1,6 +1,6 @@
 """`make chaos`: kills queries two hundred times, and looks for a row too many or too few.
 
-Problem: the tests in tests/faults kill at chosen points; faults hide at points nobody chose.
+Problem: the tests in tests/faults kill at chosen points; faults hide at points that no test chose.
 Answer: chains of kills (support/chaos.py) over all kinds of queries, sinks and sources, half of the
 kills at failpoints, half at random moments, all drawn from one seed, two chains at a time.
 Invariant: it ends with 0 only when all kills were done and no chain's result differed. The first
@@ -24,7 +24,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from support.chaos import POINTS, Chain, ChaosError, Failpoint, Kill, Setting, random_moment
+from support.chaos import (
+    POINTS,
+    Chain,
+    ChaosError,
+    Failpoint,
+    Kill,
+    Setting,
+    points_of,
+    random_moment,
+)
 from support.chaos_archive import FOLDER, class_archive
 from support.chaos_input import KINDS
 from support.chaos_life import Life
@@ -34,6 +43,9 @@ from support.seeds import SEED
 
 KILLS_A_CHAIN = 6
 FAILPOINTS_A_CHAIN = 3
+# Of the chains over plain files. Their lives start two executors each.
+SPECULATIVE = 0.25
+COLD = {"spill": "always", "prefetch": "on"}
 DIFFERENT, TOO_SLOW, INTERRUPTED = 1, 2, 130
 
 
@@ -45,10 +57,11 @@ def plan(given: argparse.Namespace, number: int, kills: int) -> tuple[Setting, l
     # Less often than the others: its lives start a dozen Python processes each.
     settings += [(kind, shuffler.choice(SINKS), "python") for kind in KINDS]
     settings = [names for names in settings if given.only in "/".join(names)]
-    points = list(POINTS)
     shuffler.shuffle(settings)
-    shuffler.shuffle(points)
     chooser = random.Random(f"{seed} {number}")
+    kind, sink, source = settings[number % len(settings)]
+    points = list(points_of(source))
+    random.Random(seed).shuffle(points)
     first = number * FAILPOINTS_A_CHAIN
     chosen: list[Kill] = [
         Failpoint(points[(first + index) % len(points)], chooser.choice((1, 1, 2, 3)))
@@ -56,17 +69,23 @@ def plan(given: argparse.Namespace, number: int, kills: int) -> tuple[Setting, l
     ]
     chosen += [random_moment(chooser) for _ in range(KILLS_A_CHAIN - len(chosen))]
     chooser.shuffle(chosen)
-    kind, sink, source = settings[number % len(settings)]
+    # A failpoint that kills would kill an executor here, and not the query.
+    speculates = source == "files" and chooser.random() < SPECULATIVE
+    if speculates:
+        chosen = [random_moment(chooser) for _ in range(KILLS_A_CHAIN)]
     # A snapshot every other batch in half of the chains, where the default waits for many.
     snapshots = chooser.choice(({}, {"max_deltas": "2"}))
     delays = chooser.choice(({}, {"upload.before": 400}, {"publish.before": 400}))
+    # All state in files, and reads of it in flight, in half of the chains.
+    cold = chooser.choice(({}, COLD | {"cold_io": chooser.choice(("buffered", "direct"))}))
     setting = Setting(
         kind,
         sink,
         source,
-        options={**snapshots, **dict(given.option)},
+        options={**snapshots, **cold, **dict(given.option)},
         delays=delays,
         local_copies=chooser.random() < 0.5,
+        speculates=speculates,
     )
     return setting, chosen[:kills]
 
@@ -125,7 +144,7 @@ class Tournament:
             self._run(number, kills)
 
     def _arguments(self) -> str:
-        """What was given and takes part in the plan."""
+        """The given arguments that take part in the plan."""
         options = [f"--option {key}={value}" for key, value in self.given.option]
         return " ".join([f"--only '{self.given.only}'", *options])
 
@@ -186,7 +205,7 @@ def main() -> int:
     class_archive()
     FOLDER.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{given.seed}-", dir=FOLDER))
-    spark = session(2, {}, {"spark.local.dir": str(folder / "local")}, ())
+    spark = session("local[2]", 2, {}, {"spark.local.dir": str(folder / "local")}, ())
     tournament = Tournament(given, folder, Referee(spark, folder / "undisturbed"))
     try:
         tournament.run()

@@ -1,6 +1,6 @@
 """Runs every contract test on every store that has the capabilities the test names.
 
-`kind` is parametrized here, not in the tests: a test that needs something writes
+`kind` is parametrized here, not in the tests: a test that needs a capability writes
 `@needs(Capability.X)` and is generated only for the stores that have it.
 """
 

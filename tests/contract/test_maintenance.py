@@ -1,4 +1,4 @@
-"""Metrics that tell the truth, and files that go when no retained version needs them."""
+"""Metrics are true, and files are deleted when no retained version needs them."""
 
 from __future__ import annotations
 
@@ -97,9 +97,21 @@ def test_custom_metrics_are_announced(open_provider: Opener) -> None:
     assert metrics["custom"], "a store reports something about itself"
     assert set(metrics["custom"]) <= set(provider.supported_custom_metrics())
     assert set(metrics["instance"]) <= set(provider.supported_instance_metrics())
-    assert metrics["memory_bytes"] >= 0
     names = provider.supported_custom_metrics()
     assert len(set(names)) == len(names)
+
+
+def test_memory_is_reported_and_grows_with_the_state(open_provider: Opener) -> None:
+    provider = open_provider()
+    store = provider.load(0)
+    store.put(["a"], [1])
+    assert store.commit() == 1
+    small = store.metrics()["memory_bytes"]
+    assert small > 0
+    store = provider.load(1)
+    store.put_all(([f"{number:04d}" * 100], [number]) for number in range(3000))
+    assert store.commit() == 2
+    assert store.metrics()["memory_bytes"] > small
 
 
 def test_maintenance_on_an_empty_store(open_provider: Opener) -> None:
@@ -147,7 +159,7 @@ def test_old_versions_go_and_retained_ones_stay(open_provider: Opener, last: int
 
     fresh = open_provider(confs=RETAIN_TWO)
     assert state_at(fresh, last) == expected[last]
-    # Whatever a snapshot of the last version would allow, the one before it is retained.
+    # With a snapshot of the last version, too, the version before it is retained.
     fresh.maintain()
     fresh.close()
     fresh = open_provider(confs=RETAIN_TWO)

@@ -58,7 +58,7 @@ def test_putting_under_an_open_iterator(open_provider: Opener) -> None:
     seen = []
     while found := iterator.next(7):
         for key, value in found:
-            # What was there when the iterator was opened comes once; what is added may come.
+            # Rows that were there when the iterator was opened come once; added ones may come.
             if key[0] < 300:
                 seen.append(key[0])
                 assert value in {(0,), (1,)}

@@ -1,19 +1,33 @@
-"""What a store cannot do it refuses; it never does half of it.
+"""A store refuses calls that it does not support; it never does half of one.
 
 Each test runs on the stores that lack the capability by the table in tests/support/stores.py.
 """
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import pytest
 from support.expectations import Capability, commit_all, contents, lacks, needs, refuses, state_at
 from support.fixtures import Opener
 from support.harness import TIMESTAMP_POSTFIX, TIMESTAMP_PREFIX, Encoder, Shape
-from support.stores import TAILRACE, TAILRACE_SNAPSHOTS
+from support.stores import ALL_STORES
 
 
-def test_tailrace_lacks_one_thing_only() -> None:
-    assert TAILRACE.lacks == TAILRACE_SNAPSHOTS.lacks == {Capability.READS_DURING_BATCH}
+def marked(mark: str) -> set[Capability]:
+    """The capabilities that tests of this folder name in a mark."""
+    modules = [runpy.run_path(str(path)) for path in Path(__file__).parent.glob("test_*.py")]
+    tests = [value for module in modules for value in module.values() if callable(value)]
+    marks = [each for test in tests for each in getattr(test, "pytestmark", [])]
+    marks += [module["pytestmark"].mark for module in modules if "pytestmark" in module]
+    return {capability for each in marks if each.name == mark for capability in each.args}
+
+
+def test_the_table_is_tested_both_ways() -> None:
+    """A capability that no test needs, or a lack that no test shows, would be a mere claim."""
+    assert marked("needs") == set(Capability)
+    assert marked("lacks") == {item for store in ALL_STORES for item in store.lacks}
 
 
 @lacks(Capability.RANGE_ENCODER)

@@ -1,4 +1,4 @@
-"""Single keys and values: what is put is what is got, of every type and size, until removed."""
+"""Single keys and values: a get returns the value put, of every type and size, until removed."""
 
 from __future__ import annotations
 

@@ -6,6 +6,9 @@ was committed gives N, and the second commit of N+1 replaces the first.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+
 import pytest
 from support.expectations import (
     Capability,
@@ -17,6 +20,8 @@ from support.expectations import (
     state_at,
 )
 from support.fixtures import Opener
+from support.harness import Provider
+from support.stores import HDFS, ROCKSDB
 
 
 def test_commit_returns_the_next_version(open_provider: Opener) -> None:
@@ -210,9 +215,52 @@ def test_a_version_that_was_never_committed_is_refused(open_provider: Opener) ->
     refuses(provider.load, 2)
     refuses(provider.load, -1)
     refuses(provider.load_read, -1)
-    # The refusals leave the provider usable.
+    # After the refusals the provider is usable.
     assert commit_all(provider, 1, [(["b"], [2])]) == 2
     assert state_at(provider, 2) == {("a",): (1,), ("b",): (2,)}
+
+
+def rocksdb_beside(opener: Opener) -> Iterator[Provider]:
+    """A new RocksDB store in a folder of its own: its refusals are the model."""
+    beside = Opener(opener.harness, ROCKSDB, opener.directory.parent / "rocksdb")
+    yield beside()
+    beside.close()
+
+
+@pytest.mark.parametrize("version", [-1, 1, 7])
+def test_a_version_that_is_refused_has_sparks_condition(
+    open_provider: Opener, version: int
+) -> None:
+    """Spark's callers tell errors apart by it. HDFS has conditions of its own below the class."""
+    for model in rocksdb_beside(open_provider):
+        expected = refuses(model.load, version).condition
+        assert expected is not None and expected.startswith("CANNOT_LOAD_STATE_STORE.")
+        for load in (open_provider().load, open_provider().load_read):
+            found = refuses(load, version).condition
+            if open_provider.kind is HDFS:
+                assert found is not None and found.startswith("CANNOT_LOAD_STATE_STORE.")
+            else:
+                assert found == expected
+
+
+@lacks(Capability.READS_DURING_BATCH)
+def test_a_store_that_is_in_use_has_sparks_condition(open_provider: Opener) -> None:
+    provider = open_provider()
+    store = provider.load(0)
+    error = refuses(provider.load, 0)
+    assert error.condition == "CANNOT_LOAD_STATE_STORE.UNRELEASED_THREAD_ERROR"
+    store.abort()
+
+
+def test_a_commit_that_cannot_be_written_has_sparks_condition(open_provider: Opener) -> None:
+    provider = open_provider()
+    store = provider.load(0)
+    store.put(["a"], [1])
+    shutil.rmtree(open_provider.directory, ignore_errors=True)
+    open_provider.directory.write_text("in the way of the store's folder")
+    error = refuses(store.commit)
+    assert error.condition == "CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT"
+    store.abort()
 
 
 def test_a_read_store_reads_and_is_released(open_provider: Opener) -> None:

@@ -143,7 +143,7 @@ def advertisements(
     nulls: float = 0.05,
     flush: bool = True,
 ) -> dict[str, Stream]:
-    """Two streams to join on the ad: what was shown, and what was clicked. Part of either side
+    """Two streams to join on the ad: those shown, and those clicked. Part of either side
     finds partners within some seconds; `late` and `nulls` are the shares of rows far behind the
     watermark and of rows without an ad; `flush` adds a last step that expires everything."""
     seed = SEED + 1000 + offset

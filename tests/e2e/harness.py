@@ -1,7 +1,7 @@
 """Runs one streaming query on two state stores and compares everything it shows.
 
-Problem: a state store is right when nobody can tell which store a query ran on; hand-written
-expectations cover only the few outputs somebody thought of.
+Problem: a state store is right when no output depends on the store a query ran on; hand-written
+expectations cover only a few outputs.
 Answer: a query is a `Case`: a function from input streams to a DataFrame, plus input given step by
 step (one file per stream and step). `check` runs it on Spark's RocksDB store and on the candidate,
 restarting both from their checkpoints between the same steps, and compares the rows of every batch.
@@ -35,7 +35,7 @@ HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvi
 TAILRACE = "tailrace.spark.TailraceStateStoreProvider"
 CANDIDATE = os.environ.get("TAILRACE_E2E_CANDIDATE", TAILRACE)
 
-# The custom metric by which a query's progress tells which store it ran on.
+# The custom metric in a query's progress that shows which store it ran on.
 METRIC_PREFIX = {ROCKSDB: "rocksdb", HDFS: "loadedMapCache", TAILRACE: "tailrace"}
 
 PROVIDER_CONF = "spark.sql.streaming.stateStore.providerClass"
@@ -86,7 +86,7 @@ class Case:
 
 @dataclass
 class Outcome:
-    """What a run showed: rows per batch id, progress reports, and where its checkpoint is."""
+    """The outcome of a run: rows per batch id, progress reports, and where its checkpoint is."""
 
     provider: str
     checkpoint: Path
@@ -168,7 +168,7 @@ def start_query(
 
 
 def collecting_sink(outcome: Outcome) -> Callable[[DataFrame, int], None]:
-    """Collects each batch. A batch that Spark runs again must show what it showed before."""
+    """Collects each batch. A batch that Spark runs again must show the same rows as before."""
     lock = threading.Lock()
 
     def collect(batch: DataFrame, batch_id: int) -> None:
@@ -219,7 +219,7 @@ def pin_recorded_conf(session: SparkSession, case: Case, directory: Path) -> Non
     """Makes the checkpoint of a query that was stopped within its first batch, settings and all.
 
     Spark quietly turns join formats 3 and 4 of a new query into 2 unless its store is RocksDB's
-    (`MicroBatchExecution.applyJoinStateConfigGuardrails`), but keeps to what a checkpoint records.
+    (`MicroBatchExecution.applyJoinStateConfigGuardrails`), but keeps to a checkpoint's format.
     1. Run the first step on a checkpoint of its own, which records format 2.
     2. Take its first offsets, put the case's settings in, and leave out commits and state.
     The query then runs its first batch again, from these offsets and with these settings.
@@ -304,7 +304,7 @@ def assert_same_output(case: Case, expected: Outcome, actual: Outcome) -> None:
 
 
 def assert_equals_batch_computation(spark: SparkSession, case: Case, outcome: Outcome) -> None:
-    """The same `build` over the whole input as plain tables gives what the stream has given."""
+    """The same `build` over the whole input as plain tables gives the rows of the stream."""
     session = new_session(spark, ROCKSDB, case.conf)
     frames = {
         name: session.createDataFrame(stream.table_rows(), stream.schema)
@@ -355,7 +355,7 @@ def run_on_both(
 
 def check(spark: SparkSession, case: Case, directory: Path) -> None:
     skip_if_unsupported(case)
-    # What a query shows does not depend on the number of partitions, and RocksDB's time does.
+    # A query's output does not depend on the number of partitions, and RocksDB's time does.
     expected, actual = run_on_both(spark, case, directory, rocksdb_partitions=1)
     assert_same_output(case, expected, actual)
     if case.reference:

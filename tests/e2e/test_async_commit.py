@@ -1,9 +1,9 @@
 """Asynchronous commit as a user of a session sees it, without any fault.
 
 Problem: state is written while the next batch runs; nothing that a program does between two batches
-may see, lose or repeat what is still on its way.
-Answer: a small query, batch by batch, whose uploads are held up where it matters whether somebody
-waits for them: files per batch, stop and restart, readers, triggers, sinks, sources, neighbours.
+may see, lose or repeat a batch that is not published yet.
+Answer: a small query, batch by batch, whose uploads are held up where it matters whether the
+program waits: files per batch, stop and restart, readers, triggers, sinks, sources, neighbours.
 Invariant: after each test the sink has each batch once, and the counts are right.
 """
 
@@ -75,7 +75,7 @@ def test_files_per_batch_do_not_grow_with_partitions(spark: SparkSession, tmp_pa
 
 
 def test_stop_right_after_a_batch_and_restart(faults: FileFaults, counting: Counting) -> None:
-    """The restart waits for what is pending, and runs nothing again."""
+    """The restart waits for pending batches, and runs none again."""
     session = faults.session()
     query = counting.start(session)
     try:
@@ -97,7 +97,7 @@ def test_stop_right_after_a_batch_and_restart(faults: FileFaults, counting: Coun
 
 
 def test_state_is_read_after_the_last_batch(faults: FileFaults, counting: Counting) -> None:
-    """The state data source waits for what is pending (rule 5)."""
+    """The state data source waits for pending batches (rule 5)."""
     session = faults.session()
     query = counting.start(session)
     states: list[Counter[str]] = []
@@ -127,7 +127,7 @@ def test_stop_while_a_batch_waits_at_the_gate(faults: FileFaults, counting: Coun
             counting.run_batch(query, "oak oak")
             await_held()
             counting.add("ash ash")
-            eventually(lambda: 2 in counting.logged("offsets"), "batch 2 to be started")
+            counting.await_started(2)
             assert not happens(lambda: 2 in counting.shown), "output behind a closed gate"
             query.stop()
             assert counting.published == [0]
@@ -140,8 +140,8 @@ def test_stop_while_a_batch_waits_at_the_gate(faults: FileFaults, counting: Coun
     assert counting.calls == [0, 1, 2, 3]
 
 
-def test_batch_that_failed_holds_up_nobody(spark: SparkSession, tmp_path: Path) -> None:
-    """What its tasks left to be written is let go when the query ends, not when it is restarted."""
+def test_batch_that_failed_holds_up_no_other(spark: SparkSession, tmp_path: Path) -> None:
+    """The parts of its tasks are dropped when the query ends, not when it is restarted."""
 
     def failing(batch: DataFrame, number: int) -> None:
         batch.collect()
@@ -151,7 +151,7 @@ def test_batch_that_failed_holds_up_nobody(spark: SparkSession, tmp_path: Path) 
     failed.add("oak elm")
     query = failed.start(new_session(spark), sink=failing)
     eventually(lambda: query.exception(), "the query to fail")
-    # A part of any size is too much as long as something of another query is kept.
+    # A part of any size is too much as long as a part of another query is kept.
     query = other.start(new_session(spark, pendingLimit="1b"))
     try:
         for text in ("oak elm", "oak"):
@@ -214,7 +214,7 @@ def test_once_returns_when_published(faults: FileFaults, counting: Counting) -> 
 
 
 def test_two_actions_in_foreach_batch(spark: SparkSession, counting: Counting) -> None:
-    """The plan runs twice per batch; one pack holds what the last run committed."""
+    """The plan runs twice per batch; one pack holds the changes of the last run."""
     seen: list[int] = []
 
     def twice(batch: DataFrame, number: int) -> None:
@@ -265,14 +265,14 @@ def test_several_operators_and_queries_at_once(spark: SparkSession, tmp_path: Pa
 def test_other_queries_are_as_in_plain_spark(
     spark: SparkSession, counting: Counting, store: str
 ) -> None:
-    """commits/N is there when the batch ends; no pack, and nobody who waits for one."""
+    """commits/N is there when the batch ends; no pack, and no task that waits for one."""
     session = new_session(spark)
     if store == "rocksdb":
         session.conf.set(PROVIDER, ROCKSDB_CLASS)
     build = counted if store == "rocksdb" else (lambda frame: frame.withColumn("count", F.lit(1)))
     query = counting.start(session, build=build)
     try:
-        with failpoint(spark, "upload.before@1=kill,publish.before@1=kill"):
+        with failpoint(spark, "local.before@1=kill,upload.before@1=kill"):
             for number, text in enumerate(("oak elm", "oak ash")):
                 counting.run_batch(query, text)
                 assert counting.published == list(range(number + 1))
@@ -319,7 +319,7 @@ def test_checkpoint_ids(faults: FileFaults, counting: Counting) -> None:
                 await_held()
                 counting.add("fir")
                 number = counting.files - 1
-                eventually(lambda n=number: n in counting.logged("offsets"), "the next batch")
+                counting.await_started(number)
             counting.await_applied(query, number)
         finally:
             query.stop()
@@ -338,7 +338,7 @@ def test_metrics(faults: FileFaults, counting: Counting) -> None:
             counting.run_batch(query, "oak ash")
             await_held()
             counting.add("oak fir")
-            eventually(lambda: 2 in counting.logged("offsets"), "batch 2 to be started")
+            counting.await_started(2)
             assert not happens(lambda: 2 in counting.shown, 1.0)
         counting.await_applied(query, 2)
         counting.await_published(2)
@@ -384,7 +384,7 @@ def test_gate_at_the_first_read(faults: FileFaults, counting: Counting) -> None:
             counting.run_batch(query, "oak ash")
             await_held()
             counting.add("oak fir")
-            eventually(lambda: 2 in counting.logged("offsets"), "batch 2 to be started")
+            counting.await_started(2)
             assert not happens(lambda: list(pushed.glob("2-*")), 1.5)
         counting.await_applied(query, 2)
     finally:

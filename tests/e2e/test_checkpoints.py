@@ -1,4 +1,4 @@
-"""What can be read and continued from a checkpoint.
+"""Reading and continuing a checkpoint.
 
 Problem: a checkpoint outlives the session that wrote it: Spark's state data source opens its stores
 outside any query, and a session set to one store may be given the checkpoint of another.

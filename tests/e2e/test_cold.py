@@ -1,15 +1,17 @@
 """Queries whose state is not in memory between two batches.
 
-Problem: a record that left memory and comes back, or a list that is read where it lies, must be the
+Problem: a record that was spilled and fetched, or a list that is read where it lies, must be the
 same for the query; and the estimates by which lists are read ahead may be as wrong as can be.
 Answer: queries of the other files, with all state moved to files after every batch, compared with
 RocksDB batch by batch; sessions with estimates that are right, wrong and missing.
-Invariant: the same rows in the same batches; and the metrics say that state did leave memory.
+Invariant: the same rows in the same batches; and the metrics say that state was spilled.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -17,11 +19,12 @@ from pyspark.sql import functions as F
 import tailrace
 
 from . import test_deduplication, test_group_state, test_holistic, test_joins, test_windows
-from .data import WATERMARK, events
+from .data import WATERMARK, events, flush_event
 from .harness import TAILRACE, Case, check, new_session, parametrize, run
 
 CONF = "spark.sql.streaming.stateStore.tailrace."
-COLD = {CONF + "spill": "always"}
+COLD = {CONF + "spill": "always", CONF + "prefetch": "on"}
+STORES = 2  # one for each partition
 
 
 def cold(case: Case, **conf: str) -> Case:
@@ -105,13 +108,52 @@ def test_good_estimates_read_many_lists_at_once(spark, tmp_path):
     assert wrong["tailraceEstimateError"] > found["tailraceEstimateError"]
 
 
+WINDOWS = {
+    "window": lambda: F.window("time", "30 seconds"),
+    "session": lambda: F.session_window("time", "2 seconds"),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("ratio", ["0", "0.2"])
+def test_a_list_is_read_once(spark, tmp_path, window, ratio):
+    """Before the last batch no more was asked of the log than had been freed when that began."""
+
+    def medians(s):
+        rows = s["events"].withWatermark("time", WATERMARK)
+        return rows.groupBy(WINDOWS[window](), "key").agg(F.median("amount"))
+
+    case = cold(Case("once", "append", medians, MANY), readBatchRatio=ratio)
+    outcome = run(spark, replace(case, restart_after=()), TAILRACE, tmp_path)
+    metrics = [report["stateOperators"][0]["customMetrics"] for report in outcome.progress]
+    before, last = metrics[-2:]
+    freed = last["tailraceColdWrittenBytes"] - last["tailraceColdBytes"]
+    # Less is right: values that are written again with more of their list are freed unread.
+    assert freed / 2 < before["tailraceColdUsedBytes"] <= freed
+
+
+def closing(days: int) -> list[dict[str, Any]]:
+    """A step whose one event ends every session before it, and is ended by that of the next day."""
+    event = flush_event(-days)
+    return [{**event, "time": event["time"] + timedelta(days=days)}]
+
+
 def test_everything_is_given_back(spark, tmp_path):
-    """After the last session has been read nothing is left in the log, and its files are gone."""
-    case = cold(Case("gone", "append", sessions(None), MANY), localDir=str(tmp_path / "local"))
-    found = metrics_of(spark, case, tmp_path / "run")
-    assert found["tailraceColdWrittenBytes"] > 0
-    # Only what the last step brought, which pushed the watermark, may be left.
-    assert found["tailraceColdBytes"] < found["tailraceColdWrittenBytes"] / 10
+    """After the last session the log has no more than after the closing steps alone."""
+    last_steps = [closing(day) for day in range(1, 4)]
+    all_steps = [*MANY["events"].steps, *last_steps]
+    found = {}
+    for name, steps in (("all", all_steps), ("last", last_steps)):
+        streams = {"events": replace(MANY["events"], steps=steps)}
+        local = tmp_path / name / "local"
+        case = cold(Case(name, "append", sessions(None), streams), localDir=str(local))
+        metrics = found[name] = metrics_of(spark, case, tmp_path / name / "run")
+        files = [path for path in local.rglob("*.cold") if path.is_file()]
+        assert sum(path.stat().st_size for path in files) <= metrics["tailraceColdLogBytes"]
+        # A store has one file that it writes to; the others had nothing left that lives.
+        assert len(files) <= 2 * STORES
+    assert found["all"]["tailraceColdWrittenBytes"] > 10 * found["last"]["tailraceColdWrittenBytes"]
+    assert found["all"]["tailraceColdBytes"] <= found["last"]["tailraceColdBytes"]
 
 
 def test_a_hint_about_unknown_columns_is_refused(spark):
@@ -138,3 +180,57 @@ def test_a_hint_about_a_function_of_the_users_is_shown(spark):
     assert (use.pattern, use.reason) == ("unaligned append", "the hint says so")
     counts = hinted.groupBy("key").count()  # of an aggregation the plan knows better
     assert tailrace.classify(counts, "update")[0].pattern == "update"
+
+
+LOOKED_UP = [
+    *named(test_windows.CASES, "sliding_update"),
+    *named(test_deduplication.CASES, "watermarked_late"),
+    *named(test_group_state.CASES, "removes_itself"),
+]
+
+
+@parametrize(LOOKED_UP)
+def test_records_are_read_before_they_are_looked_up(spark, case, tmp_path):
+    """Most of them: this mode also spills, and cleans the log, while rows wait."""
+
+    def ahead(found):
+        return found["tailracePrefetchHits"] + found["tailracePrefetchLate"]
+
+    found = metrics_of(spark, case, tmp_path / "on")
+    assert ahead(found) > found["tailracePrefetchMisses"]
+    off = metrics_of(spark, cold(case, prefetch="off"), tmp_path / "off")
+    assert ahead(off) == 0
+    assert off["tailracePrefetchMisses"] > found["tailracePrefetchMisses"]
+
+
+def test_past_the_page_cache(spark, tmp_path):
+    (case,) = named(test_windows.CASES, "sliding_update")
+    check(spark, cold(case, coldIo="direct"), tmp_path)
+
+
+# A round trip of 0.2 ms for each question, on the bench's remote file system.
+FAR_AWAY = {
+    "fs.remote.impl": "tailrace.bench.RemoteFileSystem",
+    "fs.remote.rtt.nanos": "200000",
+}
+REMOTE = [
+    *named(test_windows.CASES, "sliding_update", "session_lists"),
+    *named(test_deduplication.CASES, "watermarked_late"),
+]
+
+
+@parametrize(REMOTE)
+def test_on_a_remote_file_system(spark, case, tmp_path):
+    uri = f"remote://{tmp_path / 'spilled'}"
+    far = cold(case, coldDir=uri)
+    check(spark, replace(far, conf={**far.conf, **FAR_AWAY}), tmp_path)
+    assert list((tmp_path / "spilled").rglob("alive")), "all state was spilled to this place"
+
+
+def test_records_far_away_are_read_before_they_are_looked_up(spark, tmp_path):
+    (case,) = named(test_windows.CASES, "sliding_update")
+    far = cold(case, coldDir=f"remote://{tmp_path / 'spilled'}")
+    found = metrics_of(spark, replace(far, conf={**far.conf, **FAR_AWAY}), tmp_path / "run")
+    hits = found["tailracePrefetchHits"] + found["tailracePrefetchLate"]
+    assert hits > found["tailracePrefetchMisses"]
+    assert found["tailraceColdWrittenBytes"] > 0

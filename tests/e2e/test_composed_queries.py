@@ -1,7 +1,7 @@
 """Several stateful operators in one query, limits, unions and SQL text.
 
 Problem: operators of one query share a checkpoint and a batch but not a watermark: each has stores
-of its own, told apart only by the operator's number, and a downstream operator evicts later than
+of its own, distinguished only by the operator's number, and a downstream operator evicts later than
 the one that feeds it.
 Answer: chains of every two operator families, and the same queries written as SQL.
 Invariant: every batch gives RocksDB's rows, and every operator keeps as many rows of state.

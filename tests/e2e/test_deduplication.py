@@ -3,7 +3,7 @@
 Problem: the state of a deduplication is nothing but the set of keys seen; a key lost lets a copy
 through, a key kept too long swallows a new event, and neither fails.
 Answer: streams that send rows again in later batches, early and late, with null and struct keys.
-Invariant: every batch lets through what it lets through on RocksDB and keeps as many keys; over
+Invariant: every batch lets the same rows through as on RocksDB and keeps as many keys; over
 exact copies the union of all batches is the batch result.
 """
 

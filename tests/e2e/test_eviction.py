@@ -1,9 +1,9 @@
-"""Eviction looks at what falls due, and at nothing else.
+"""Eviction looks at the rows that are due, and at no others.
 
-Problem: Spark's operators find what the watermark closes by scanning their whole state in every
+Problem: Spark's operators find rows behind the watermark by scanning their whole state in every
 batch; a store that lets them do so gives right results and is slow, which no comparison of results
 can show.
-Answer: a large state of which a little falls due in each batch, and the number of rows that the
+Answer: a large state of which a little expires in each batch, and the number of rows that the
 store's scans looked at (`tailraceScannedRows`).
 Invariant: over a whole run the scans look at as many rows as are removed; with the reading of plans
 switched off, at many times as many.
@@ -150,7 +150,7 @@ def test_results_are_those_of_rocksdb(spark, case, tmp_path):
 
 
 def test_without_the_plan_everything_is_looked_at(spark, tmp_path):
-    """The tests above can fail: with what was read from the plan taken away, the store scans."""
+    """The tests above can fail: without the uses read from the plan, the store scans."""
 
     def unknowing(outcome):
         collect = collecting_sink(outcome)

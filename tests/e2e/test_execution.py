@@ -1,10 +1,10 @@
 """How a query is run: plans that run twice, queries side by side, checkpoint ids, partitions.
 
 Problem: a batch's plan may run more than once (each action inside foreachBatch runs it), several
-queries share executors, and a restarted query may find other settings than it left.
+queries share executors, and a restarted query may find other settings than before.
 Answer: sinks with several actions, three queries of one session at the same time, both checkpoint
 formats, and a restart under another number of shuffle partitions.
-Invariant: what a batch shows does not depend on how often its plan ran, on its neighbours, or on
+Invariant: a batch's output does not depend on how often its plan ran, on its neighbours, or on
 settings that Spark pins in the checkpoint.
 """
 
@@ -65,7 +65,7 @@ CHECKPOINT_FORMAT_CASES = [
     for version in ("2", "4")
 ]
 
-# A deduplication whose second run must find again what its first run has just marked as seen.
+# A deduplication whose second run must let the rows through that its first run has marked as seen.
 RUN_TWICE_CASES = [
     keyed_update,
     tumbling_append,
@@ -138,7 +138,7 @@ def test_other_actions_in_foreach_batch(spark, case, sink_for, tmp_path):
 
 
 def test_queries_side_by_side(spark, tmp_path):
-    """Three queries of the candidate at once show what each shows alone on RocksDB."""
+    """Three queries of the candidate at once show the rows that each shows alone on RocksDB."""
     cases = [keyed_update, tumbling_append, watermarked]
     with ThreadPoolExecutor(3) as pool:
         futures = [pool.submit(run, spark, case, CANDIDATE, tmp_path / case.name) for case in cases]

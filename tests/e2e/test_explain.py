@@ -1,9 +1,9 @@
-"""`tailrace.explain` and `classify`: what was understood of a plan, in words.
+"""`tailrace.explain` and `classify`: the classifier's reading of a plan, in words.
 
 Problem: how a store is laid out and evicted follows from a plan that users do not see, and an
-operator that nobody has thought of must not be taken for a known one.
+operator that is not known must not be taken for a known one.
 Answer: every stateful operator of Spark, explained before it runs and after.
-Invariant: what is not known is called unknown, works, and evicts nothing by itself.
+Invariant: an operator that is not known is called unknown, works, and evicts nothing by itself.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ def test_the_pattern_of_a_frame(events, name):
 def test_it_is_printed_for_people(events, capsys):
     tailrace.explain(windows(events).count())
     head, line, row = capsys.readouterr().out.splitlines()
-    assert head.split() == ["operator", "store", "pattern", "evicts", "because"]
+    assert head.split() == ["operator", "store", "pattern", "evicts", "looks", "ahead", "because"]
     assert set(line) == {"-", " "}
-    assert row.startswith("0 aggregation  default  windowed update  what is due")
+    assert row.startswith("0 aggregation  default  windowed update  what is due  in the task")
     assert row.endswith("the key has the event time window")
 
 

@@ -1,11 +1,11 @@
 """applyInPandasWithState: a Python function that keeps state per key, with and without timeouts.
 
-Problem: the function decides what is stored, updated, removed and when it times out; the store sees
-rows it cannot interpret, and finds expired keys only by scanning.
+Problem: the function decides which rows are stored, updated and removed, and when a key times out;
+the store sees rows it cannot interpret, and finds expired keys only by scanning.
 Answer: functions that update, remove and set timeouts in event time and processing time. In
 processing time every timeout is one millisecond and batches without rows are off, so each key times
 out in exactly the next batch in which it gets no rows, however fast the machine is.
-Invariant: every batch emits what it emits on RocksDB, and as many keys stay in the state.
+Invariant: every batch emits the same rows as on RocksDB, and as many keys stay in the state.
 
 The functions live inside their builders: a worker process receives them by value and cannot import
 this module.

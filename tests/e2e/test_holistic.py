@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import tailrace
+from tailrace._diagnosis import diagnose
 
 from .data import WATERMARK, events
 from .harness import (
@@ -32,6 +33,7 @@ from .harness import (
 )
 
 OPTION = "spark.sql.streaming.stateStore.tailrace.holistic"
+COMMIT = "spark.sql.streaming.stateStore.tailrace.commit"
 
 ORDERLY = {"events": events(offset=40, flush=True)}
 LATE = {"events": events(offset=41, late=0.25)}
@@ -138,8 +140,39 @@ def patterns_of(spark, case, directory, conf):
 )
 def test_a_query_keeps_what_its_first_batch_chose(spark, tmp_path, settings, patterns):
     assert patterns_of(spark, CASES[0], tmp_path, settings) == patterns
-    noted = tmp_path / "checkpoint" / "state" / "tailrace" / "0.rows"
-    assert noted.exists() == (settings[0] == "rows")
+    noted = (tmp_path / "checkpoint" / "state" / "tailrace").glob("0.*")
+    assert [path.name for path in noted] == [f"0.{settings[0]}"]
+
+
+def life(spark, directory, first, end, conf):
+    """Runs the first case on some steps of its input; returns its pattern."""
+    session = new_session(spark, TAILRACE, conf)
+    write_steps(CASES[0], directory, first, end)
+    query = start_query(session, CASES[0], directory, lambda batch, _: batch.collect() and None)
+    await_end(query)
+    return tailrace.classify(query)[0].pattern
+
+
+@pytest.mark.parametrize("commit", ["async", "sync"])
+def test_a_lost_note_is_named_and_an_empty_file_will_do(spark, tmp_path, commit):
+    """The state files say that they hold rows, so that the missing note is noticed."""
+    conf = {OPTION: "rows", COMMIT: commit}
+    note = tmp_path / "checkpoint" / "state" / "tailrace" / "0.rows"
+    assert life(spark, tmp_path, 0, 2, conf) == "aligned append"
+    note.unlink()
+    with pytest.raises(Exception, match=r"The note \S+/0\.rows is missing") as caught:
+        life(spark, tmp_path, 2, 3, conf)
+    assert "MissingNote" in diagnose(caught.value).cause
+    assert "make an empty file of that name" in str(caught.value)
+    note.touch()
+    assert life(spark, tmp_path, 3, CASES[0].steps, conf) == "aligned append"
+
+
+def test_a_checkpoint_without_a_note_that_holds_buffers_goes_on(spark, tmp_path):
+    """Before there was a note for buffers, having none said so."""
+    assert life(spark, tmp_path, 0, 2, {OPTION: "buffers"}) == "windowed update"
+    (tmp_path / "checkpoint" / "state" / "tailrace" / "0.buffers").unlink()
+    assert life(spark, tmp_path, 2, CASES[0].steps, {OPTION: "rows"}) == "windowed update"
 
 
 def test_other_modes_and_aggregates_stay_as_they_are(spark):
@@ -174,7 +207,7 @@ def test_a_wrong_choice_is_refused(spark):
 
 
 def test_every_row_is_read_once(spark, tmp_path):
-    """Many batches into one window: what a batch reads and writes does not grow."""
+    """Many batches into one window: a batch's reads and writes do not grow."""
     hours = per_window(lambda: F.window("time", "1 hour"))
     case = Case(
         "one_window", "append", lambda s: hours(s).agg(F.median("amount")),

@@ -7,8 +7,8 @@ cannot use format 1: Spark 4.3 has no writer for its schema file.
 Answer: one pair of streams with a time range, joined in all five ways in all three formats, plus
 joins on a window, without watermarks, with a residual condition, with rows behind the watermark and
 of a stream with itself.
-Invariant: every batch joins what it joins on RocksDB; over orderly input the union of all batches
-is the batch join.
+Invariant: every batch joins the same rows as on RocksDB; over orderly input the union of all
+batches is the batch join.
 """
 
 from dataclasses import replace

@@ -1,8 +1,8 @@
-"""Supervised queries: after failures the results are right, and what cannot be mended is told.
+"""Supervised queries: after failures the results are right, and lasting errors are reported.
 
-Problem: whether a restart loses or repeats anything, and which class an error has when it has come
+Problem: whether a restart loses or repeats a row, and which class an error has when it has come
 through Spark, py4j and a Python function, shows only with real queries.
-Answer: a count per word over files, one per batch, whose tasks or sink fail when they are told to.
+Answer: a count per word over files, one per batch, whose tasks or sink fail when a test says so.
 Invariant: a sink that keeps one result per batch id ends with the counts of all words, each once.
 """
 
@@ -35,7 +35,7 @@ Sink = Callable[[DataFrame, int], None]
 
 
 class WordCount:
-    """A query over `BATCHES` files of words, and what its sink has kept of each batch."""
+    """A query over `BATCHES` files of words, and its sink's counts of each batch."""
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self.spark = spark
@@ -105,7 +105,7 @@ def finished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> W
 
 @pytest.fixture
 def continued(words: WordCount, finished: WordCount) -> WordCount:
-    """The same query on a copy of its checkpoint, of which no executor has anything in memory."""
+    """The same query on a copy of its checkpoint, of which no executor has state in memory."""
     shutil.copytree(finished.checkpoint, words.checkpoint)
     words.events = finished.events
     return words
@@ -214,7 +214,7 @@ def test_another_query_on_the_checkpoint_is_given_up_at_once(
 @pytest.fixture
 def failpoints(spark: SparkSession) -> Iterator[Callable[[str], None]]:
     """Arms points of the commit protocol (engine/src/tailrace/faults), and disarms them."""
-    failpoint = _jvm.engine(spark).classes.faults.Failpoint
+    failpoint = _jvm.engine(spark).classes.spark.EngineRuntime.current().failpoints()
     yield failpoint.arm
     failpoint.arm("")
 
@@ -230,7 +230,7 @@ def test_the_end_is_when_the_last_batch_is_published(
 def test_a_last_batch_that_is_not_published_is_a_failure(
     words: WordCount, tmp_path: Path, failpoints: Callable[[str], None]
 ) -> None:
-    """What comes to light after the query's end restarts it, but not what happened to another."""
+    """An error that shows after the query's end restarts it, but not an error of another query."""
     words.checkpoint = tmp_path / "abandoned"
     failpoints(f"publish.before@{BATCHES}=fail")
     words.start(words.keep).awaitTermination()
@@ -240,14 +240,14 @@ def test_a_last_batch_that_is_not_published_is_a_failure(
     outcome = tailrace.supervise(lambda: words.start(words.keep), backoff=SOON)
     assert words.totals() == Counter(words.words)
     assert (outcome.restarts, outcome.last_batch) == (1, BATCHES - 1)
-    # It comes to light when the query writes again, or at its end if nothing is left to write.
-    told = ("tailrace.errors.CommitError: ", "tailrace.commit.CommitFailed: ")
+    # It shows when the query writes again, or at its end if there is nothing more to write.
+    told = ("tailrace.errors.CommitError: ", "tailrace.ledger.CommitFailed: ")
     assert outcome.failures[0].cause.startswith(told)
     assert (words.checkpoint / "commits" / str(BATCHES - 1)).exists()
 
 
 class Running:
-    """A query without an end, and a thread that does something to it after its last file."""
+    """A query without an end, and a thread that calls `then` with it after its last file."""
 
     def __init__(self, words: WordCount, then: Callable[[Any], object]) -> None:
         self.words = words

@@ -1,9 +1,9 @@
 """`tailrace.window_apply`: a pandas function over the rows of each closed window.
 
 Problem: the function runs in another process, on rows that took a way of their own through the
-state; a row lost, doubled or put into the wrong window shows in what the function is given.
-Answer: functions that give back what they were given.
-Invariant: over a whole run they were given every row once, in its window and with its key.
+state; a row lost, doubled or put into the wrong window shows in the function's arguments.
+Answer: functions that return their arguments.
+Invariant: over a whole run they get every row once, in its window and with its key.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_the_rows_are_kept_as_rows(spark):
 @pytest.mark.parametrize(
     ("keys", "func", "message"),
     [
-        ("nobody", lambda rows: rows, "There is no column nobody"),
+        ("missing", lambda rows: rows, "There is no column missing"),
         ("value", lambda: None, "The function takes 0 arguments"),
     ],
 )

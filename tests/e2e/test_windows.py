@@ -5,7 +5,7 @@ too long is emitted twice or never, one dropped early loses rows; and a session'
 key to key as sessions merge.
 Answer: every window kind in every output mode Spark allows, over orderly streams, streams with rows
 behind the watermark, streams whose time jumps, and batches without rows.
-Invariant: every batch emits what it emits on RocksDB and leaves as many rows of state behind; over
+Invariant: every batch emits the same rows as on RocksDB and keeps as many rows of state; over
 orderly input an append-mode query gives exactly the batch result.
 """
 

@@ -1,4 +1,4 @@
-"""Tests of the engine's own promises, beyond what every state store must do."""
+"""Tests of the engine's own promises, beyond the contract of every state store."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def jar_built_for(spark_version: str, folder: Path) -> Path:
 
 
 def verify(spark: SparkSession, jar: Path) -> None:
-    """What a provider does first, in a class loader that sees Spark and this jar only."""
+    """A provider's first check, in a class loader that sees Spark and this jar only."""
     jvm: Any = spark.sparkContext._jvm
     gateway: Any = spark.sparkContext._gateway
     urls = gateway.new_array(jvm.java.net.URL, 1)

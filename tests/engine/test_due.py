@@ -1,8 +1,8 @@
-"""What is due: the index by time against a plain dict.
+"""Rows that are due: the index by time against a plain dict.
 
 Problem: a row that the index forgets stays in the state for ever, one that it shows twice is
-emitted twice; both only after some unlucky order of updates, removals and batches taken back.
-Answer: random histories of batches on the real table, and a dict that knows what should be due.
+emitted twice; both only after some unlucky order of updates, removals and reverted batches.
+Answer: random histories of batches on the real table, and a dict with the rows that should be due.
 Invariant: at any moment the rows that are due are those of the dict whose time is not later; rows
 without a time never are.
 """
@@ -25,7 +25,7 @@ Live = dict[tuple[int, int | None], int | None]
 
 
 class DueTable(Remote):
-    """The harness's table beside what it should hold: time by key, where time may be in the key."""
+    """The harness's table and its expected rows: time by key, where time may be in the key."""
 
     def __init__(self, jar: HarnessJar) -> None:
         super().__init__(jar, "DueHarness")
@@ -34,7 +34,7 @@ class DueTable(Remote):
         self.base: Live = {}
 
     def start(self, in_key: bool, window: bool, cold: bool = False) -> None:
-        """`cold`: between two batches all of it leaves memory."""
+        """`cold`: between two batches all of it is spilled."""
         self.in_key = in_key
         self.do("new", in_key=in_key, window=window, cold=cold)
 
@@ -110,7 +110,7 @@ def test_histories(table: DueTable, in_key: bool, window: bool, cold: bool, hist
         table.check()
         table.do("begin")
         left += int(table.do("cold"))  # type: ignore[call-overload]
-        # Not always: a look at what is due brings back what is.
+        # Not always: a look at the rows that are due fetches spilled ones.
         if chance.random() < 0.5:
             table.check()
     assert (left > 0) == cold
@@ -133,7 +133,7 @@ def test_many_times_make_wider_buckets(table: DueTable, cold: bool) -> None:
 
 
 def test_a_rewritten_table_knows_what_is_due(table: DueTable) -> None:
-    """Most of a large table goes away: what is left is moved to another arena."""
+    """Most rows of a large table are removed: the others are moved to another arena."""
     table.start(in_key=True, window=True)
     for row in range(10_000):
         table.put(row, row, filler=8_000)

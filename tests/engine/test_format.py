@@ -1,4 +1,4 @@
-"""The bytes of a checkpoint are what FORMAT.md says, and stay so.
+"""The bytes of a checkpoint are those of FORMAT.md, and stay so.
 
 Two kinds of proof: whole files compared with bytes kept here (a change of the format must change
 this test, FORMAT.md and the format's number), and files read back by a reader that was written from

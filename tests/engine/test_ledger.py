@@ -1,18 +1,18 @@
 """The driver's ledger keeps the rules of the commit protocol (docs/rfcs/0004).
 
-Problem: the rules are about order: what may become visible before what, and who goes on when.
+Problem: the rules are about order: which file becomes visible first, and which task goes on when.
 Answer: the real ledger, with its background work done when the test says so and with log files that
-fail as scripted; each test writes down one order and looks at what was allowed to happen.
+fail as scripted; each test writes down one order and looks at the events that were allowed.
 Invariant: `commits/N` becomes visible when every store of batch N is durable, no task of batch N+1
-passes before that, and whoever waits gets an answer. tests/engine/test_ledger_histories.py checks
-the same for orders that nobody has thought of.
+passes before that, and every call gets an answer. tests/engine/test_ledger_histories.py checks
+the same for random orders.
 """
 
 from __future__ import annotations
 
 import pytest
 from support.harness import StoreError
-from support.ledger import ROOT, Call, LedgerHarness, LedgerWorld
+from support.ledger import ROOT, LedgerHarness, LedgerWorld, apply, assert_refused
 
 STATES = ["running", "applied", "durable", "published", "failed"]
 LEGAL = {
@@ -25,84 +25,97 @@ LEGAL = {
 }
 
 
-def apply(ledger: LedgerWorld, batch: int, *stores: str, executor: str = "1") -> None:
-    """A batch up to the point where Spark hands over `commits/N`."""
-    for store in stores or ("a",):
-        assert ledger.enter(batch, store, batch + 1, executor).answer == "proceed"
-    ledger.hand_over(batch)
-
-
-def assert_refused(call: Call, *said: str) -> None:
-    """The answer states problem, cause and remedy."""
-    reply = call.reply
-    assert reply is not None, "nobody has answered"
-    assert reply["answer"] == "refused", reply
-    assert all(reply[part] for part in ("problem", "because", "remedy")), reply
-    text = " ".join((reply["problem"], reply["because"], reply["remedy"]))
-    assert all(words in text for words in said), text
-
-
 # ---- the gate
 
 
 def test_the_first_batch_of_a_run_does_not_wait(ledger: LedgerWorld) -> None:
-    assert ledger.enter(0).answer == "proceed"
+    assert ledger.register(0).answer == "admitted"
 
 
 def test_a_run_goes_on_behind_what_is_committed(ledger: LedgerWorld) -> None:
     ledger.begin("second run", committed=6)
-    assert ledger.enter(7).answer == "proceed"
-    assert_refused(ledger.enter(6), "batch 6")
+    assert ledger.register(7).answer == "admitted"
+    assert_refused(ledger.register(6), "batch 6")
 
 
 def test_the_gate_opens_when_the_batch_before_is_published_and_not_earlier(
     ledger: LedgerWorld,
 ) -> None:
     apply(ledger, 0)
-    waiting = ledger.enter(1)
+    waiting = ledger.register(1)
     ledger.do("work")  # `commits/0` is prepared
     assert (ledger.work, waiting.answer) == (0, None)
     ledger.durable(0, ("a", 1))
     assert (ledger.visible, waiting.answer) == ([], None)
     ledger.do("work")
     assert ledger.visible == ["commits/0"]
-    assert waiting.answer == "proceed"
-    assert ledger.enter(1, "b").answer == "proceed"
+    assert waiting.answer == "admitted"
+    assert ledger.register(1, "b").answer == "admitted"
 
 
-@pytest.mark.parametrize("offsets_first", [True, False])
-def test_the_gate_waits_for_the_batchs_own_offsets(
-    ledger: LedgerWorld, offsets_first: bool
-) -> None:
-    apply(ledger, 0)
-    ledger.do("work")
-    ledger.write_offsets(1)
-    waiting = ledger.enter(1)
-    ledger.durable(0, ("a", 1))
-    assert ledger.work == 2
-    ledger.do("work", index=0 if offsets_first else 1)
-    assert ledger.visible == ["offsets/1" if offsets_first else "commits/0"]
+def test_the_gate_waits_for_the_batchs_own_offsets(ledger: LedgerWorld) -> None:
+    ledger.publish(0)
+    ledger.take_offsets(1)
+    waiting = ledger.register(1)
     assert waiting.answer is None
     ledger.do("work")
-    assert waiting.answer == "proceed"
+    assert ledger.visible == ["commits/0", "offsets/1"]
+    assert waiting.answer == "admitted"
+
+
+@pytest.mark.parametrize("prepared_first", [True, False])
+def test_offsets_become_visible_after_the_commit_before_them(
+    ledger: LedgerWorld, prepared_first: bool
+) -> None:
+    """So the newest entry of offsets says that every batch before it is published."""
+    apply(ledger, 0)
+    ledger.do("work")
+    ledger.take_offsets(1)
+    waiting = ledger.register(1)
+    if prepared_first:
+        ledger.do("work")
+        assert ledger.all("prepare")[-1]["file"] == "offsets/1"
+    assert (ledger.visible, waiting.answer) == ([], None)
+    ledger.durable(0, ("a", 1))
+    assert (ledger.visible, waiting.answer) == ([], None), "durable is not published"
+    ledger.do("work", index=ledger.work - 1)
+    assert (ledger.visible, waiting.answer) == (["commits/0"], None)
+    ledger.do_work()
+    assert ledger.visible == ["commits/0", "offsets/1"]
+    assert waiting.answer == "admitted"
+
+
+def test_offsets_of_a_run_that_failed_never_appear(ledger: LedgerWorld) -> None:
+    apply(ledger, 0)
+    ledger.take_offsets(1)
+    ledger.not_written(0)
+    ledger.take_offsets(2)
+    ledger.do_work()
+    assert ledger.visible == []
+    assert {event["file"] for event in ledger.all("dropped")} == {
+        "commits/0",
+        "offsets/1",
+        "offsets/2",
+    }
+    assert ledger.await_quiet().result()["problem"] == "No pack."
 
 
 def test_the_gate_alone_for_tasks_that_read_first(ledger: LedgerWorld) -> None:
-    assert ledger.gate(0).answer == "be synchronous"
+    assert ledger.gate(0).answer == "write now"
     apply(ledger, 0)
     waiting = ledger.gate(1)
     assert waiting.answer is None
     ledger.durable(0, ("a", 1))
     ledger.do_work()
-    assert waiting.answer == "proceed"
-    assert ledger.gate(1).answer == "be synchronous"
+    assert waiting.answer == "admitted"
+    assert ledger.gate(1).answer == "write now"
     # It registers nothing: the batch has no store yet.
-    assert not ledger.on_batch("has_entered", 1)
+    assert not ledger.on_batch("is_registered", 1)
 
 
 def test_the_first_task_reports_what_the_batch_before_was_like(ledger: LedgerWorld) -> None:
     apply(ledger, 0)
-    waiting = [ledger.enter(1, store) for store in "ab"]
+    waiting = [ledger.register(1, store) for store in "ab"]
     ledger.durable(0, ("a", 1), retries=3)
     ledger.do_work()
     replies = [call.reply for call in waiting]
@@ -116,9 +129,9 @@ def test_the_first_task_reports_what_the_batch_before_was_like(ledger: LedgerWor
 
 
 def test_commits_wait_for_every_store_on_every_executor(ledger: LedgerWorld) -> None:
-    ledger.enter(0, "a", executor="1")
-    ledger.enter(0, "b", executor="1")
-    ledger.enter(0, "c", executor="2")
+    ledger.register(0, "a", executor="1")
+    ledger.register(0, "b", executor="1")
+    ledger.register(0, "c", executor="2")
     early = ledger.orders(0, "1")
     assert early.answer is None
     ledger.hand_over(0)
@@ -127,7 +140,7 @@ def test_commits_wait_for_every_store_on_every_executor(ledger: LedgerWorld) -> 
     ledger.durable(0, ("a", 1), ("b", 1), executor="1")
     ledger.do_work()
     assert ledger.visible == []
-    # What an executor says of another's store does not count.
+    # An executor's message about another's store does not count.
     ledger.durable(0, ("c", 1), executor="1")
     ledger.do_work()
     assert ledger.visible == []
@@ -145,9 +158,9 @@ def test_commits_are_prepared_while_the_state_is_written(ledger: LedgerWorld) ->
 
 def test_a_store_that_enters_again_replaces_its_first_attempt(ledger: LedgerWorld) -> None:
     """A task ran twice, on two executors and with two results: the later one counts."""
-    ledger.enter(0, "a", 1, executor="1")
-    ledger.enter(0, "b", 1, executor="1")
-    ledger.enter(0, "a", 2, executor="2")
+    ledger.register(0, "a", 1, executor="1")
+    ledger.register(0, "b", 1, executor="1")
+    ledger.register(0, "a", 2, executor="2")
     ledger.hand_over(0)
     assert ledger.orders(0, "1").stores == [("b", 1)]
     assert ledger.orders(0, "2").stores == [("a", 2)]
@@ -163,8 +176,8 @@ def test_a_store_that_enters_again_replaces_its_first_attempt(ledger: LedgerWorl
 def test_runs_of_a_task_stand_side_by_side_where_spark_tells_them_apart(
     ledger: LedgerWorld,
 ) -> None:
-    ledger.enter(0, "a", 1, executor="1", named=True)
-    ledger.enter(0, "a", 2, executor="2", named=True)
+    ledger.register(0, "a", 1, executor="1", named=True)
+    ledger.register(0, "a", 2, executor="2", named=True)
     ledger.hand_over(0)
     assert ledger.orders(0, "1").stores == [("a", 1)]
     assert ledger.orders(0, "2").stores == [("a", 2)]
@@ -178,8 +191,8 @@ def test_runs_of_a_task_stand_side_by_side_where_spark_tells_them_apart(
 
 def test_orders_are_for_those_who_have_something_that_counts(ledger: LedgerWorld) -> None:
     """An executor whose only attempt was replaced writes no pack, not even an empty one."""
-    ledger.enter(0, "a", 1, executor="1")
-    ledger.enter(0, "a", 1, executor="2")
+    ledger.register(0, "a", 1, executor="1")
+    ledger.register(0, "a", 1, executor="2")
     early = ledger.orders(0, "1")
     ledger.hand_over(0)
     assert early.answer == "discard"
@@ -188,24 +201,21 @@ def test_orders_are_for_those_who_have_something_that_counts(ledger: LedgerWorld
 
 
 def test_what_is_durable_is_not_ordered_again(ledger: LedgerWorld) -> None:
-    """A task that was given up comes late and asks: its executor's parts are written already."""
-    ledger.enter(0, "a", executor="1")
-    ledger.enter(0, "b", executor="2")
+    """A task that was abandoned comes late and asks: its executor's parts are written already."""
+    ledger.register(0, "a", executor="1")
+    ledger.register(0, "b", executor="2")
     ledger.hand_over(0)
     ledger.durable(0, ("a", 1), executor="1")
     assert ledger.orders(0, "1").answer == "discard"
     assert ledger.orders(0, "2").stores == [("b", 1)]
 
 
-@pytest.mark.xfail(
-    reason="orders for the next batch are discarded before a task has entered", strict=True
-)
-def test_orders_may_be_asked_before_the_first_task_has_entered(ledger: LedgerWorld) -> None:
-    """A part is left in the pipeline first; its thread may be faster than its task."""
+def test_orders_may_be_asked_before_the_first_task_has_registered(ledger: LedgerWorld) -> None:
+    """A part is submitted to the pipeline first; its thread may be faster than its task."""
     early = ledger.orders(0)
     assert early.answer is None
-    assert not ledger.on_batch("has_entered", 0)
-    ledger.enter(0)
+    assert not ledger.on_batch("is_registered", 0)
+    ledger.register(0)
     ledger.hand_over(0)
     assert early.stores == [("a", 1)]
     # The same of a batch whose tasks then turned out to be synchronous.
@@ -216,74 +226,87 @@ def test_orders_may_be_asked_before_the_first_task_has_entered(ledger: LedgerWor
     assert early.answer == "discard"
 
 
-def test_nobody_gets_orders_for_a_batch_that_is_over(ledger: LedgerWorld) -> None:
+def test_no_orders_for_a_batch_that_is_over(ledger: LedgerWorld) -> None:
     ledger.publish(0)
     assert ledger.orders(0).answer == "discard"
     assert ledger.orders(5).answer == "discard"
     assert ledger.ask("orders", 0, run="another run", executor="1").answer == "discard"
 
 
-def test_whoever_loads_a_version_waits_until_it_is_durable(ledger: LedgerWorld) -> None:
-    assert ledger.ask("await_durable", 0).answer == "heard"
+def test_a_store_that_loads_a_version_waits_until_it_is_durable(ledger: LedgerWorld) -> None:
+    assert ledger.ask("await_durable", 0).answer == "acknowledged"
+    ledger.publish(0)
+    apply(ledger, 1)
+    waiting = ledger.ask("await_durable", 1)
+    assert waiting.answer is None
+    ledger.durable(1, ("a", 2))
+    assert waiting.answer == "acknowledged"
+    assert ledger.visible == ["commits/0"], "durable, not published yet"
+
+
+def test_in_a_runs_first_batch_it_waits_until_the_packs_are_tidied(ledger: LedgerWorld) -> None:
+    """Packs of the same version from a crashed run are not to be taken for this one's."""
     apply(ledger, 0)
     waiting = ledger.ask("await_durable", 0)
-    assert waiting.answer is None
     ledger.durable(0, ("a", 1))
-    assert waiting.answer == "heard"
-    assert ledger.visible == [], "durable, not published yet"
+    later = ledger.ask("await_durable", 0)
+    assert (waiting.answer, later.answer) == (None, None)
+    ledger.do_work()
+    assert ledger.visible == ["commits/0"]
+    assert (waiting.answer, later.answer) == ("acknowledged", "acknowledged")
 
 
-# ---- who is not let in
+# ---- tasks that are not admitted
 
 
 def test_tasks_that_come_too_late_are_refused(ledger: LedgerWorld) -> None:
     apply(ledger, 0)
-    assert_refused(ledger.enter(0, "b"), "batch 0", ROOT)  # applied
+    assert_refused(ledger.register(0, "b"), "batch 0", ROOT)  # applied
     ledger.durable(0, ("a", 1))
-    assert_refused(ledger.enter(0, "b"))  # durable
+    assert_refused(ledger.register(0, "b"))  # durable
     ledger.do_work()
-    assert_refused(ledger.enter(0, "b"))  # published
+    assert_refused(ledger.register(0, "b"))  # published
     ledger.begin("second run", committed=0)
-    assert_refused(ledger.enter(0, "a", run="run"), "over")
-    assert_refused(ledger.enter(1, "a", run="run"), "over")
-    assert ledger.enter(1).answer == "proceed"
+    assert_refused(ledger.register(0, "a", run="run"), "over")
+    assert_refused(ledger.register(1, "a", run="run"), "over")
+    assert ledger.register(1).answer == "admitted"
 
 
 def test_a_task_waiting_for_a_run_that_ended_is_refused(ledger: LedgerWorld) -> None:
     ledger.publish(0)
-    ledger.write_offsets(1)
-    waiting, orders = ledger.enter(1), ledger.orders(1)
+    ledger.take_offsets(1)
+    waiting, orders = ledger.register(1), ledger.orders(1)
     ledger.begin("second run", committed=0)
     assert_refused(waiting, "over")
     assert orders.answer == "discard"
-    ledger.do_work()  # the offsets come late; nobody minds
-    assert ledger.enter(1).answer == "proceed"
+    ledger.do_work()  # the offsets come late; no harm is done
+    assert ledger.register(1).answer == "admitted"
 
 
 def test_a_run_that_is_over_lets_go_of_its_unfinished_batch(ledger: LedgerWorld) -> None:
-    """The query was stopped: what is handed over is still published, what only runs is not."""
+    """The query was stopped: a batch handed over is still published, one that only runs is not."""
     apply(ledger, 0)
-    waiting, only_gate, orders = ledger.enter(1), ledger.gate(1), ledger.orders(1)
+    waiting, only_gate, orders = ledger.register(1), ledger.gate(1), ledger.orders(1)
     ledger.do("ended", run="another run")
     assert waiting.answer is None
     ledger.do("ended", run="run")
     assert_refused(waiting, "over")
     assert_refused(only_gate, "over")
     assert orders.answer == "discard"
-    assert_refused(ledger.enter(1, "b"), "over")
+    assert_refused(ledger.register(1, "b"), "over")
     assert ledger.orders(0).stores == [("a", 1)]
     ledger.durable(0, ("a", 1))
     ledger.do_work()
     assert ledger.visible == ["commits/0"]
     assert ledger.await_quiet().result() is None
     ledger.begin("second run", committed=0)
-    assert ledger.enter(1).answer == "proceed"
+    assert ledger.register(1).answer == "admitted"
 
 
-def test_where_nobody_publishes_stores_are_told_to_be_synchronous(ledger: LedgerWorld) -> None:
-    assert ledger.enter(0, root="/another/checkpoint").answer == "be synchronous"
-    assert ledger.enter(0, run="unannounced run").answer == "be synchronous"
-    assert not ledger.on_batch("has_entered", 0)
+def test_where_no_query_publishes_stores_are_told_to_be_synchronous(ledger: LedgerWorld) -> None:
+    assert ledger.register(0, root="/another/checkpoint").answer == "write now"
+    assert ledger.register(0, run="unannounced run").answer == "write now"
+    assert not ledger.on_batch("is_registered", 0)
 
 
 def test_a_batch_that_was_committed_directly_moves_the_gate_on(ledger: LedgerWorld) -> None:
@@ -291,194 +314,16 @@ def test_a_batch_that_was_committed_directly_moves_the_gate_on(ledger: LedgerWor
     assert ledger.do("is_asynchronous", run="run")
     ledger.on_batch("committed_directly", 1)
     assert not ledger.do("is_asynchronous", run="run")
-    assert_refused(ledger.enter(1))
-    assert ledger.enter(2).answer == "proceed"
+    assert_refused(ledger.register(1))
+    assert ledger.register(2).answer == "admitted"
 
 
 def test_what_spark_may_take_for_new(ledger: LedgerWorld) -> None:
     assert not ledger.on_batch("is_new", 0), "an earlier query may have left it"
-    assert not ledger.do("has_packs", run="run")
     ledger.publish(0)
-    assert ledger.do("has_packs", run="run")
     assert not ledger.on_batch("is_new", 0)
     assert ledger.on_batch("is_new", 1)
     assert not ledger.on_batch("is_new", 1, run="another run")
-
-
-# ---- what cannot be written
-
-
-def test_a_failed_write_refuses_everybody(ledger: LedgerWorld) -> None:
-    ledger.enter(0, "a", executor="1")
-    ledger.enter(0, "b", executor="2")
-    ledger.hand_over(0)
-    at_gate, only_gate = ledger.enter(1), ledger.gate(1)
-    orders, loading = ledger.orders(1, "2"), ledger.ask("await_durable", 0)
-    publishing = ledger.await_published(0)
-    assert publishing.waits
-    ledger.not_written(0, "1")
-
-    said = ("No pack.", "The disk is full.", "restart the query")
-    assert_refused(at_gate, *said)
-    assert_refused(only_gate, *said)
-    assert_refused(ledger.enter(1, "b"), *said)
-    assert_refused(ledger.gate(1), *said)
-    assert orders.answer == "discard"
-    assert loading.answer == "heard"
-    for refusing in (publishing.result, lambda: ledger.do("verify", run="run")):
-        with pytest.raises(StoreError) as caught:
-            refusing()
-        assert caught.value.class_name == "tailrace.commit.CommitFailed"
-        assert all(words in str(caught.value) for words in (*said, "Cause:", "Remedy:"))
-    with pytest.raises(StoreError, match="CommitFailed"):
-        ledger.hand_over(1)
-    ledger.durable(0, ("b", 1), executor="2")
-    ledger.do_work()
-    assert ledger.visible == []
-
-
-def test_the_first_cause_is_the_one_that_is_told(ledger: LedgerWorld) -> None:
-    apply(ledger, 0)
-    ledger.not_written(0)
-    ledger.do("executor_lost", executor="1")
-    ledger.on_batch("not_written", 0, executor="1", problem="Another.", because="It followed.")
-    assert_refused(ledger.enter(0), "No pack.")
-
-
-def test_a_new_run_begins_without_the_failure(ledger: LedgerWorld) -> None:
-    apply(ledger, 0)
-    ledger.not_written(0)
-    ledger.do_work()
-    ledger.begin("second run")
-    ledger.do("verify", run="second run")
-    ledger.publish(0)
-    assert ledger.visible == ["commits/0"]
-
-
-def test_a_late_failure_of_an_earlier_run_does_not_count(ledger: LedgerWorld) -> None:
-    ledger.enter(0)
-    ledger.begin("second run")
-    ledger.on_batch("not_written", 0, run="run", executor="1", problem="No.", because="Late.")
-    assert ledger.enter(0).answer == "proceed"
-
-
-def test_a_late_failure_of_a_published_batch_does_not_count(ledger: LedgerWorld) -> None:
-    """An attempt that does not count any more could not be written: nothing is lost."""
-    ledger.publish(0)
-    ledger.not_written(0, executor="2")
-    assert ledger.enter(1).answer == "proceed"
-
-
-def test_a_write_is_repeated_with_growing_pauses(ledger: LedgerWorld) -> None:
-    ledger.enter(0)
-    ledger.hand_over(0, prepare=["fail"], publish=["fail", "fail"])
-    ledger.durable(0, ("a", 1))
-    ledger.do_work()
-    assert [event["millis"] for event in ledger.all("pause")] == [50, 50, 100]
-    assert ledger.visible == ["commits/0"]
-
-
-def test_a_publication_whose_answer_was_lost_is_found_done(ledger: LedgerWorld) -> None:
-    ledger.enter(0)
-    ledger.hand_over(0, publish=["lost"])
-    ledger.durable(0, ("a", 1))
-    ledger.do_work()
-    assert len(ledger.all("publish")) == 1, "it must not be tried a second time"
-    assert len(ledger.all("looked up")) == 1
-    assert ledger.visible == ["commits/0"]
-    assert ledger.enter(1).answer == "proceed"
-
-
-@pytest.mark.parametrize("script", [["taken"], ["fail", "taken"]])
-def test_an_entry_of_another_query_is_never_overwritten(
-    ledger: LedgerWorld, script: list[str]
-) -> None:
-    ledger.enter(0)
-    ledger.hand_over(0, publish=script)
-    waiting = ledger.enter(1)
-    ledger.durable(0, ("a", 1))
-    ledger.do_work()
-    assert len(ledger.all("publish")) == len(script), "somebody else's entry was tried again"
-    assert ledger.visible == []
-    assert_refused(waiting, "batch 0", "Concurrent update to the log", "commits/0 exists already")
-    with pytest.raises(StoreError, match="CheckpointTaken"):
-        ledger.do("verify", run="run")
-
-
-@pytest.mark.parametrize("step", ["commits", "prepared commits", "offsets"])
-def test_log_entries_that_cannot_be_written_fail_the_run(ledger: LedgerWorld, step: str) -> None:
-    never = ["fail"] * 20
-    ledger.publish(0)
-    if step == "offsets":
-        ledger.write_offsets(1, publish=never)
-        waiting = ledger.enter(1)
-    else:
-        ledger.enter(1)
-        ledger.hand_over(1, **{"publish" if step == "commits" else "prepare": never})
-        waiting = ledger.enter(2)
-        if step == "commits":
-            ledger.durable(1, ("a", 1))
-    ledger.do_work()
-    assert_refused(waiting, "batch 1", "no answer for", "restart the query")
-    assert ledger.visible == ["commits/0"]
-
-
-def test_offsets_whose_answer_was_lost_are_found_done(ledger: LedgerWorld) -> None:
-    ledger.publish(0)
-    ledger.write_offsets(1, publish=["lost"])
-    waiting = ledger.enter(1)
-    ledger.do_work()
-    assert waiting.answer == "proceed"
-    assert ledger.visible == ["commits/0", "offsets/1"]
-
-
-# ---- lost executors
-
-
-def test_an_executor_lost_before_the_hand_over_fails_the_batch(ledger: LedgerWorld) -> None:
-    ledger.enter(0, executor="1")
-    ledger.enter(0, "b", executor="2")
-    ledger.do("executor_lost", executor="1")
-    assert ledger.enter(0, "c", executor="2").answer == "proceed", "its tasks may run elsewhere"
-    ledger.hand_over(0)
-    assert_refused(ledger.enter(1), "Executor 1", "batch 0", "Restart the query")
-    assert ledger.orders(0, "2").answer == "discard"
-    ledger.durable(0, ("b", 1), ("c", 1), executor="2")
-    ledger.do_work()
-    assert ledger.visible == []
-
-
-def test_an_executor_lost_after_the_hand_over_fails_the_batch(ledger: LedgerWorld) -> None:
-    ledger.enter(0, executor="1")
-    ledger.enter(0, "b", executor="2")
-    ledger.hand_over(0)
-    ledger.durable(0, ("b", 1), executor="2")
-    waiting = ledger.enter(1, executor="2")
-    ledger.do("executor_lost", executor="1")
-    assert_refused(waiting, "Executor 1", "batch 0")
-    ledger.do_work()
-    assert ledger.visible == []
-
-
-def test_an_executor_lost_with_nothing_but_durable_state_is_no_loss(ledger: LedgerWorld) -> None:
-    ledger.enter(0, executor="1")
-    ledger.enter(0, "b", executor="2")
-    ledger.hand_over(0)
-    ledger.durable(0, ("a", 1), executor="1")
-    ledger.do("executor_lost", executor="1")
-    ledger.durable(0, ("b", 1), executor="2")
-    ledger.do_work()
-    assert ledger.visible == ["commits/0"]
-
-
-def test_a_task_of_a_lost_executor_that_ran_elsewhere_counts(ledger: LedgerWorld) -> None:
-    ledger.enter(0, executor="1")
-    ledger.do("executor_lost", executor="1")
-    ledger.enter(0, executor="2")
-    ledger.hand_over(0)
-    ledger.durable(0, ("a", 1), executor="2")
-    ledger.do_work()
-    assert ledger.visible == ["commits/0"]
 
 
 # ---- waiting
@@ -486,7 +331,7 @@ def test_a_task_of_a_lost_executor_that_ran_elsewhere_counts(ledger: LedgerWorld
 
 def test_await_quiet_returns_when_all_is_published(ledger: LedgerWorld) -> None:
     assert ledger.await_quiet().result() is None
-    ledger.enter(0)
+    ledger.register(0)
     assert ledger.await_quiet().result() is None, "a batch that only runs is not waited for"
     ledger.hand_over(0)
     waiting = ledger.await_quiet()
@@ -504,7 +349,7 @@ def test_await_quiet_returns_when_all_is_published(ledger: LedgerWorld) -> None:
 
 
 def test_await_quiet_tells_what_was_not_written(ledger: LedgerWorld) -> None:
-    """Also what is under way counts: nothing is written any more once it has returned."""
+    """Writes under way count, too: nothing is written any more once it has returned."""
     apply(ledger, 0)
     ledger.not_written(0)
     waiting = ledger.await_quiet()
@@ -517,7 +362,7 @@ def test_await_quiet_tells_what_was_not_written(ledger: LedgerWorld) -> None:
 
 def test_await_quiet_waits_for_offsets(ledger: LedgerWorld) -> None:
     ledger.publish(0)
-    ledger.write_offsets(1)
+    ledger.take_offsets(1)
     waiting = ledger.await_quiet()
     assert waiting.waits
     ledger.do_work()
@@ -528,7 +373,7 @@ def test_await_quiet_does_not_wait_for_ever(ledger: LedgerWorld) -> None:
     apply(ledger, 0)
     with pytest.raises(StoreError) as caught:
         ledger.await_quiet(millis=1).result()
-    assert caught.value.class_name == "tailrace.commit.CommitFailed"
+    assert caught.value.class_name == "tailrace.ledger.CommitFailed"
     assert ROOT in str(caught.value)
     assert "Remedy:" in str(caught.value)
 
@@ -547,9 +392,9 @@ def test_await_published(ledger: LedgerWorld) -> None:
 
 
 def test_the_first_publication_of_a_run_sweeps_what_a_crash_left(ledger: LedgerWorld) -> None:
-    ledger.begin("second run", committed=4, packs_exist=True)
-    ledger.enter(5, "a", executor="1")
-    ledger.enter(5, "b", executor="2")
+    ledger.begin("second run", committed=4)
+    ledger.register(5, "a", executor="1")
+    ledger.register(5, "b", executor="2")
     ledger.hand_over(5)
     ledger.durable(5, ("a", 1), executor="1", pack="6-a")
     ledger.do_work()
@@ -568,17 +413,12 @@ def test_the_first_publication_of_a_run_sweeps_what_a_crash_left(ledger: LedgerW
 
 def test_a_batch_that_is_committed_directly_sweeps_too(ledger: LedgerWorld) -> None:
     """`commit="sync"` after a crash of `commit="async"`: a leftover pack would be read first."""
-    ledger.begin("second run", committed=4, packs_exist=True)
-    ledger.on_batch("sweep_before", 5)
+    ledger.begin("second run", committed=4)
+    ledger.on_batch("tidy_before", 5)
     (swept,) = ledger.all("delete others")
     assert (swept["version"], swept["written"]) == (6, [])
-    ledger.on_batch("sweep_before", 6)
+    ledger.on_batch("tidy_before", 6)
     assert len(ledger.all("delete others")) == 1
-
-
-def test_a_checkpoint_without_packs_is_not_swept(ledger: LedgerWorld) -> None:
-    ledger.on_batch("sweep_before", 0)
-    assert ledger.all("delete others") == []
 
 
 def test_packs_are_deleted_once_no_store_needs_them(ledger: LedgerWorld) -> None:
@@ -614,12 +454,12 @@ def test_what_an_earlier_run_needed_is_forgotten(ledger: LedgerWorld) -> None:
 
 def test_checkpoints_do_not_touch_each_other(ledger: LedgerWorld) -> None:
     other = "/another/checkpoint"
-    ledger.do("listed", root=other, run="other", committed=-1, packs_exist=False)
+    ledger.do("begin", root=other, run="other", next=0)
     apply(ledger, 0)
-    assert ledger.enter(0, root=other, run="other").answer == "proceed"
+    assert ledger.register(0, root=other, run="other").answer == "admitted"
     ledger.not_written(0)
     ledger.do_work()
-    assert ledger.enter(0, "b", root=other, run="other").answer == "proceed"
+    assert ledger.register(0, "b", root=other, run="other").answer == "admitted"
     ledger.do("verify", root=other, run="other")
 
 

@@ -1,13 +1,13 @@
 """The ledger under random interleavings of batches, stores, executors, failures and restarts.
 
-Problem: the protocol's faults hide in orders nobody writes down: an executor lost between a
+Problem: the protocol's faults hide in orders that no test writes down: an executor lost between a
 hand-over and its orders, an offset that comes late into a new run, a failure while a publication is
 under way.
-Answer: generated numbers choose who does the next step among those who can: a task, an executor,
+Answer: generated numbers choose the next step among the possible ones: of a task, an executor,
 Spark, the file system, a background thread. After every step all that has happened is held against
 the rules of docs/rfcs/0004, which need no knowledge of how the ledger works.
 Invariant: a failure is replayable (TAILRACE_SEED gives the same histories), and any step of a
-history may be left out, so that a failing one can be made short.
+history may be omitted, so that a failing one can be made short.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FAULTS: Mapping[str, list[str]] = {
 FATAL = ("taken", "never")
 LUCK = ["none"] * 14 + ["fails twice", "answer lost"] * 2 + list(FATAL)
 
-# How often each kind of step comes, by the name of the method that tells who can do it.
+# How often each kind of step comes, by the name of the method that gives its possible actions.
 WEIGHTS: Mapping[str, int] = {
     "task_commits": 20,
     "task_reads": 3,
@@ -58,7 +58,7 @@ Action = Callable[[], None]
 
 @dataclass
 class Batch:
-    """What the test knows of a batch: who committed which store, and what is durable."""
+    """A batch: which executor committed which store, and which parts are durable."""
 
     number: int
     # By store, or by store and lineage where runs of a task stand side by side.
@@ -74,7 +74,7 @@ class Batch:
     @property
     def may_be_handed_over(self) -> bool:
         calls = [call for _, _, call in self.stores.values()]
-        return bool(calls) and all(call.answer == "proceed" for call in calls)
+        return bool(calls) and all(call.answer == "admitted" for call in calls)
 
     def unwritten(self, executor: str) -> list[StoreAt]:
         return [
@@ -106,7 +106,7 @@ class Protocol:
         self.reasons: list[str] = []
         self.failed = False
         self.ended = False
-        self.ledger.begin(f"run {self.runs}", self.committed, packs_exist=self.runs > 1)
+        self.ledger.begin(f"run {self.runs}", self.committed)
 
     def step(self, kind: int, choice: int) -> None:
         possible = {name: list(getattr(self, name)()) for name in WEIGHTS}
@@ -115,7 +115,7 @@ class Protocol:
         actions[choice % len(actions)]()
         self.check()
 
-    # ---- who can do the next step, and how
+    # ---- the possible next steps
 
     @property
     def living(self) -> list[str]:
@@ -134,8 +134,8 @@ class Protocol:
     def _commit(self, executor: str, at: StoreAt) -> None:
         batch = self.running
         batch.was_asked = True
-        call = self.ledger.enter(batch.number, *at, executor, named=self.named)
-        self.remember("enter", batch.number, call)
+        call = self.ledger.register(batch.number, *at, executor, named=self.named)
+        self.remember("register", batch.number, call)
         if self.ended:
             assert call.answer == "refused"
         elif not self.failed:
@@ -150,14 +150,14 @@ class Protocol:
         self.remember("gate", self.running.number, self.ledger.gate(self.running.number))
 
     def late_task(self) -> Iterator[Action]:
-        """An attempt that was given up, of a batch that is over or of a run that has ended."""
+        """An attempt that was abandoned, of a batch that is over or of a run that has ended."""
         if self.running.number > 0:
             yield partial(self._commit_late, self.running.number - 1, self.ledger.run)
         if self.runs > 1:
             yield partial(self._commit_late, self.running.number, f"run {self.runs - 1}")
 
     def _commit_late(self, number: int, run: str) -> None:
-        call = self.ledger.enter(number, "a", 1, "1", named=self.named, run=run)
+        call = self.ledger.register(number, "a", 1, "1", named=self.named, run=run)
         assert call.answer == "refused"
 
     def executor_asks(self) -> Iterator[Action]:
@@ -206,12 +206,12 @@ class Protocol:
         known = batch.was_asked or batch.offsets_announced or batch.number in self.offsets
         if not (self.failed or self.ended or known):
             for fault in LUCK:
-                yield partial(self._write_offsets, fault)
+                yield partial(self._take_offsets, fault)
 
-    def _write_offsets(self, fault: str) -> None:
+    def _take_offsets(self, fault: str) -> None:
         self.running.offsets_announced = True
         self.note_faults(fault)
-        self.ledger.write_offsets(self.running.number, publish=FAULTS[fault])
+        self.ledger.take_offsets(self.running.number, publish=FAULTS[fault])
 
     def spark_hands_over(self) -> Iterator[Action]:
         if not (self.failed or self.ended) and self.running.may_be_handed_over:
@@ -240,7 +240,7 @@ class Protocol:
     def _end(self) -> None:
         self.ended = True
         self.ledger.do("ended", run=self.ledger.run)
-        self.assert_nobody_waits()
+        self.assert_no_call_waits()
 
     def query_restarts(self) -> Iterator[Action]:
         """Spark lists the logs first, and that waits until nothing is being written."""
@@ -250,15 +250,15 @@ class Protocol:
     def _restart(self) -> None:
         assert (self.ledger.await_quiet().result() is not None) == self.failed
         self.start_run()
-        self.assert_nobody_waits()
+        self.assert_no_call_waits()
 
-    # ---- what must hold
+    # ---- the rules that must hold
 
     def note_faults(self, *faults: str) -> None:
         self.reasons += [f"may: {fault}" for fault in faults if fault in FATAL]
 
     def note_losses(self, batch: Batch) -> None:
-        """What only a lost executor had is gone once the batch is handed over."""
+        """Parts that only a lost executor had are lost once the batch is handed over."""
         for executor in self.lost:
             for at in batch.unwritten(executor):
                 self.reasons.append(f"must: executor {executor} was lost with {at}")
@@ -275,18 +275,19 @@ class Protocol:
         if any(reason.startswith("must") for reason in self.reasons):
             assert self.failed, self.reasons
         if self.failed:
-            self.assert_nobody_waits()
+            self.assert_no_call_waits()
 
     def check_event(self, event: Event) -> None:
         if event["what"] == "visible":
             log, _, name = event["file"].partition("/")
             if log == "offsets":
+                assert self.committed >= int(name) - 1, "offsets before the commit before them"
                 self.offsets.add(int(name))
             else:
                 self.check_commit(int(name))
         elif event["what"] == "reply" and event["call"] in self.calls:
             kind, run, number, call = self.calls[event["call"]]
-            if event["answer"] == "proceed":
+            if event["answer"] == "admitted":
                 assert run == self.ledger.run
                 self.check_gate(number)
             elif event["answer"] == "write":
@@ -311,13 +312,13 @@ class Protocol:
         assert self.committed >= number - 1
         assert not self.running.offsets_announced or number in self.offsets
 
-    def assert_nobody_waits(self, but_for: tuple[str, ...] = ()) -> None:
+    def assert_no_call_waits(self, but_for: tuple[str, ...] = ()) -> None:
         waiting = [
             name
             for name, (kind, _, _, call) in self.calls.items()
             if kind not in but_for and call.answer is None
         ]
-        assert not waiting, f"nobody will ever answer {waiting}"
+        assert not waiting, f"no answer will ever come for {waiting}"
 
     def come_to_an_end(self) -> None:
         """Left alone, everything is published, or has failed and said so."""
@@ -326,7 +327,7 @@ class Protocol:
             self.check()
         if not self.failed:
             assert self.pending is None
-            self.assert_nobody_waits(but_for=("orders",))
+            self.assert_no_call_waits(but_for=("orders",))
         assert (self.ledger.await_quiet().result() is not None) == self.failed
         self.ledger.close()
 
@@ -359,6 +360,6 @@ def test_random_interleavings(ledger_harness: LedgerHarness) -> None:
 
     histories()
     print(dict(reached))
-    # The histories get somewhere: a test that only enters and fails would prove little.
+    # The histories get somewhere: a test that only registers and fails would prove little.
     assert reached["published"] > 60
     assert reached["runs"] > 60

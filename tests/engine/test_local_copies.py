@@ -1,6 +1,6 @@
 """Copies on the executor's own disk make a restart fast, and never make it wrong.
 
-Problem: a copy can be old, of another run, cut short or damaged, and nobody keeps watch over it.
+Problem: a copy can be old, of another run, cut short or damaged, and no process guards it.
 Answer: the checkpoint says which files there are and of which lineage; a copy is read in place of
 one of them only if it is the same, down to its last checksum. Here copies are spoiled in every way,
 and stores are loaded beside them.
@@ -9,8 +9,11 @@ Invariant: with copies or without, a load gives the same state; a copy alone giv
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import stat
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +35,7 @@ SNAPSHOT = "2.snapshot.tr"
 
 @dataclass(frozen=True)
 class Load:
-    """What a load found, how many files it took, and how many of them were copies."""
+    """The state after a load, how many files it took, and how many of them were copies."""
 
     state: dict[Row, Row]
     files: int
@@ -95,7 +98,7 @@ def test_copies_are_the_same_files(machine: Machine) -> None:
         assert machine.copy_of(file).read_bytes() == file.read_bytes()
 
 
-# ---- copies that are not what they should be
+# ---- copies that are damaged or of another file
 
 
 def cut_short(copy: Path) -> None:
@@ -221,6 +224,7 @@ def test_a_query_that_was_set_back_loads_what_it_wrote_then(
 ) -> None:
     """Copies of the former run's packs are still there; the checkpoint has others now."""
     query = Query(queries, machine.opener, SHAPE, partitions=1, committed=0, confs=machine.confs)
+    query.remove_packs_after(1)
     for batch in (1, 2):
         query.commit(batch, [([0], [-batch])])
     query.stop()
@@ -252,7 +256,9 @@ def test_old_copies_are_removed(
     for batch in range(8):
         query.commit(batch, [([batch], [batch])])
         if batch % 2:
-            wait_for(open_provider.directory / "0" / "0" / f"{batch + 1}.snapshot.tr")
+            open_provider.wait_for_snapshot(
+                open_provider.directory / "0" / "0" / f"{batch + 1}.snapshot.tr"
+            )
     query.stop()
     names = sorted(path.name for path in (tmp_path / "local").glob("*/*"))
     assert [name for name in names if name.endswith(".snapshot.tr")] == ["8.snapshot.tr"]
@@ -267,3 +273,110 @@ def test_stores_outside_of_a_query_make_no_copies_of_changes(
     commit_all(open_provider(SHAPE, confs=confs), 0, [([1], [1])])
     assert list((tmp_path / "local").glob("*/*")) == []
     assert state_at(open_provider(SHAPE, confs=confs), 1) == {(1,): (1,)}
+
+
+# ---- other users of the machine
+
+STRANGER = 12345
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_copies_are_this_users_alone(machine: Machine) -> None:
+    assert [mode(folder) for folder in machine.local.iterdir()] == [0o700, 0o700]
+    assert {mode(copy) for copy in machine.local.glob("*/*")} == {0o600}
+
+
+def give_to_a_stranger(folder: Path) -> None:
+    os.chown(folder, STRANGER, STRANGER)
+
+
+def open_to_the_group(folder: Path) -> None:
+    folder.chmod(0o770)
+
+
+def open_to_all(folder: Path) -> None:
+    folder.chmod(0o707)
+
+
+def put_a_link_in_its_place(folder: Path) -> None:
+    folder.rename(folder.parent.parent / folder.name)
+    folder.symlink_to(folder.parent.parent / folder.name)
+
+
+@pytest.mark.parametrize(
+    "spoil", [give_to_a_stranger, open_to_the_group, open_to_all, put_a_link_in_its_place]
+)
+def test_copies_are_not_read_from_a_folder_that_is_not_ours(
+    queries: QueryHarness, machine: Machine, spoil: Callable[[Path], None]
+) -> None:
+    """Nor written to it, nor is a file deleted in it; the query goes on without copies."""
+    for folder in list(machine.local.iterdir()):
+        spoil(folder)
+    before = {path: path.read_bytes() for path in machine.local.glob("*/*")}
+    assert len(before) == 4
+    assert machine.load() == Load(machine.expected, files=2, copies=0)
+    query = Query(queries, machine.opener, SHAPE, partitions=1, committed=2, confs=machine.confs)
+    query.commit(3, [([0], [77])], force_snapshot=True)
+    wait_for(machine.snapshot.with_name("4.snapshot.tr"))
+    query.stop()
+    assert {path: path.read_bytes() for path in machine.local.glob("*/*")} == before
+
+
+@pytest.mark.parametrize("which", ["pack", "snapshot"])
+@pytest.mark.parametrize("how", ["stranger's", "writable", "link"])
+def test_a_copy_that_is_not_ours_is_passed_over(machine: Machine, which: str, how: str) -> None:
+    copy = machine.copy_of(machine.packs[2] if which == "pack" else machine.snapshot)
+    if how == "stranger's":
+        os.chown(copy, STRANGER, STRANGER)
+    elif how == "writable":
+        copy.chmod(0o666)
+    else:
+        target = copy.rename(machine.local.parent / "elsewhere")
+        copy.symlink_to(target)
+    assert machine.load() == Load(machine.expected, files=2, copies=1)
+
+
+def test_a_copy_replaces_a_link_and_not_what_it_leads_to(
+    queries: QueryHarness, machine: Machine
+) -> None:
+    letter = machine.local.parent / "letter"
+    letter.write_text("precious")
+    copy = machine.copy_of(machine.packs[2])
+    copy.unlink()
+    copy.symlink_to(letter)
+    query = Query(queries, machine.opener, SHAPE, partitions=1, committed=1, confs=machine.confs)
+    entries = [([key], [key + 2]) for key in range(20)]
+    assert query.commit(2, entries) == machine.packs[2]
+    query.stop()
+    assert letter.read_text() == "precious"
+    assert not copy.is_symlink()
+    assert copy.read_bytes() == machine.packs[2].read_bytes()
+
+
+def test_only_copies_are_removed(
+    queries: QueryHarness, open_provider: Opener, tmp_path: Path
+) -> None:
+    """Old copies go; a folder, or a file of another name, is nothing of ours."""
+    machine = Machine(queries, open_provider, tmp_path / "local")
+    folder = machine.copy_of(machine.packs[0]).parent
+    old_name = folder / f"0-{7:016x}.pack.tr"
+    old_name.mkdir()
+    (folder / "letter").write_text("precious")
+    left = folder / f".{machine.packs[0].name}.{uuid.uuid4()}.tmp"
+    left.write_text("a write that was interrupted")
+    os.utime(left, (0, 0))
+    confs = {
+        **machine.confs,
+        TAILRACE_CONF + "maxDeltas": "1",
+        "spark.sql.streaming.minBatchesToRetain": "1",
+    }
+    query = Query(queries, open_provider, SHAPE, partitions=1, committed=2, confs=confs)
+    query.commit(3, [([0], [1])])
+    query.stop()
+    assert not (folder / machine.packs[0].name).exists()
+    assert old_name.is_dir()
+    assert (folder / "letter").read_text() == "precious"
+    assert not left.exists()

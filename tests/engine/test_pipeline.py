@@ -1,10 +1,10 @@
-"""An executor's pipeline keeps what it was given until it is written, or says that it is not.
+"""An executor's pipeline keeps a part until it is written, or says that it is not.
 
-Problem: a task that has left its changes here goes on; nobody else has them.
+Problem: a task that has submitted its changes goes on; the pipeline has the only copy.
 Answer: the real pipeline with its real threads, and with a driver and a file system that obey.
-Parts are left, orders are given or not, uploads fail, threads die.
-Invariant: what was ordered is uploaded and reported as durable, or reported as not written; a part
-that nobody ordered is never written.
+Parts are submitted, orders are given or not, uploads fail, threads die.
+Invariant: an ordered part is uploaded and reported as durable, or reported as not written; a part
+that was not ordered is never written.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Iterator
 
 import pytest
 from support.compilation import harness_jar
-from support.harness import PACKAGE, HarnessJar, StoreError
+from support.harness import HarnessJar, StoreError
 from support.pipeline import PipelineHarness, PipelineWorld
 
 from tailrace import _build
 
-PROBE = PACKAGE + "EnvironmentProbe"
+PROBE = "tailrace.testing.FaultsPlugin"
 
 
 @pytest.fixture(scope="session")
@@ -145,6 +145,26 @@ def test_a_write_that_keeps_failing_is_reported_with_its_cause(pipeline: Pipelin
     assert pipeline.do("is_idle", millis=20_000)
 
 
+def test_a_full_disk_is_repeated_like_any_failed_write(pipeline: PipelineWorld) -> None:
+    """Hadoop's error for it is a java.lang.Error, which no thread may die of."""
+    pipeline.do("fail_uploads", times=4, **{"with": "full"})
+    pipeline.submit(0, "a", patience=5000).result()
+    pipeline.order(0, ("a", 1))
+    (durable,) = pipeline.wait_for("durable")
+    assert durable["retries"] == 4
+    assert len(pipeline.all("asks for orders")) == 1, "one thread"
+
+
+def test_a_disk_that_stays_full_is_reported_with_its_cause(pipeline: PipelineWorld) -> None:
+    pipeline.do("fail_uploads", times=1000, **{"with": "full"})
+    pipeline.submit(0, "a", patience=1000).result()
+    pipeline.order(0, ("a", 1))
+    (answer,) = pipeline.wait_for("not written")
+    assert "batch 0 of /checkpoint" in answer["problem"]
+    assert "No space left on device" in answer["because"]
+    assert pipeline.all("durable") == []
+
+
 def test_pauses_grow_and_end(pipelines: PipelineHarness) -> None:
     done = pipelines.call("retry", failures=9, patience=60_000)
     assert done["pauses"] == [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]
@@ -154,7 +174,7 @@ def test_pauses_grow_and_end(pipelines: PipelineHarness) -> None:
     assert given_up["error"]["message"] == "no answer"
 
 
-@pytest.mark.parametrize("kind", ["exists", "bug"])
+@pytest.mark.parametrize("kind", ["exists", "bug", "folder"])
 def test_what_does_not_get_better_is_not_repeated(pipelines: PipelineHarness, kind: str) -> None:
     done = pipelines.call("retry", failures=1, patience=60_000, **{"with": kind})
     assert done["pauses"] == []
@@ -260,17 +280,12 @@ def test_two_queries_do_not_wait_for_each_other(pipeline: PipelineWorld) -> None
 
 
 def test_a_task_that_may_proceed_has_left_its_part(pipeline: PipelineWorld) -> None:
-    pipeline.commit(0, "a", answer="proceed").result()
+    pipeline.commit(0, "a", answer="admitted").result()
     assert pipeline.all("written at once") == []
     pipeline.order(0, ("a", 1))
     pipeline.wait_for("durable")
 
 
-@pytest.mark.xfail(
-    reason="a part is left only after its task has entered; the order is then never met",
-    strict=True,
-    run=False,
-)
 def test_a_task_that_is_cancelled_at_the_gate_has_left_its_part(pipeline: PipelineWorld) -> None:
     """The ledger may count on this attempt: a speculative one that came last, and was killed."""
     with pytest.raises(StoreError, match="InterruptedException"):
@@ -282,7 +297,7 @@ def test_a_task_that_is_cancelled_at_the_gate_has_left_its_part(pipeline: Pipeli
 
 def test_a_task_that_is_told_to_be_synchronous_writes_at_once(pipeline: PipelineWorld) -> None:
     pipeline.do("discard", batch=0)
-    pipeline.commit(0, "a", answer="be synchronous").result()
+    pipeline.commit(0, "a", answer="write now").result()
     assert [event["store"] for event in pipeline.all("written at once")] == ["a"]
     assert pipeline.do("is_idle", millis=20_000)
     assert pipeline.all("upload") == []
@@ -292,7 +307,7 @@ def test_a_task_that_is_refused_fails_with_the_reason(pipeline: PipelineWorld) -
     pipeline.do("discard", batch=0)
     with pytest.raises(StoreError, match="It came too late") as caught:
         pipeline.commit(0, "a", answer="refused").result()
-    assert caught.value.class_name == "tailrace.commit.CommitFailed"
+    assert caught.value.class_name == "tailrace.ledger.CommitFailed"
     assert pipeline.all("written at once") == []
 
 
@@ -311,6 +326,7 @@ def test_a_task_that_is_refused_fails_with_the_reason(pipeline: PipelineWorld) -
         "upload.before@99999999999=die",
         "upload.before@1=explode",
         "upload.before@1=delay",
+        "upload.before@1=pause",
         "upload.before@1=die:3",
         "upload.before@1=fail:often",
         "upload.before@1=die;upload.after@1=die",
@@ -324,7 +340,9 @@ def test_a_failpoint_that_cannot_be_read_is_an_error(
         pipelines.arm("local.before@1=die," + specification)
     assert caught.value.class_name == "java.lang.IllegalArgumentException"
     assert f"'{specification}' is not a failpoint" in str(caught.value)
-    assert "name@passage=kill|fail[:times]|delay:milliseconds|die" in str(caught.value)
+    assert "name@passage=kill|fail[:times]|delay:milliseconds|pause:milliseconds|die" in str(
+        caught.value
+    )
     pipelines.call("pass", point="local.before")  # nothing was armed
 
 
@@ -357,6 +375,7 @@ def test_what_the_environment_says_is_read_or_refused(variable: str, value: str,
     """A process with a specification that cannot be read does not run as if it had none."""
     classes = [_build.spark_jars() / "scala-library-*.jar", _build.jar(), harness_jar()]
     found = [str(next(path.parent.glob(path.name))) for path in classes]
+    found.append(str(_build.spark_jars() / "*"))
     done = subprocess.run(
         [str(_build.java()), "-cp", os.pathsep.join(found), PROBE],
         env={**os.environ, variable: value},

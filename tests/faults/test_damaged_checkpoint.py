@@ -11,73 +11,37 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from support.damage import (
+    ENTRIES,
+    ERRORS,
+    SHAPE,
+    append_bytes,
+    assert_clear,
+    contents_of,
+    cut_to_header,
+    empty_a_block,
+    flip_first_bit,
+    folder_of,
+    load_error,
+    to_notes,
+    to_nothing,
+    truncate,
+    write_three_versions,
+)
 from support.expectations import commit_all, state_at
 from support.fixtures import Opener, wait_for
 from support.harness import Provider, Shape, StoreError
 from support.seeds import SEED
 from support.stores import HDFS, ROCKSDB, TAILRACE_CLASS
 
-ERRORS = "tailrace.errors."
-SHAPE = Shape(key="k LONG", value="v LONG")
-# Below the store, a file system that fails when it is told to (tests/jvm/FaultyFileSystem.scala).
+from tailrace.options import CONF_PREFIX, describe
+
+# Below the store, a file system that fails when a test says so (tests/jvm/FaultyFileSystem.scala).
 FAULTY = {
     "fs.file.impl": "org.apache.spark.sql.tailrace.testing.FaultyFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
-ENTRIES = [([key], [key * key]) for key in range(500)]
-
-
-def folder_of(opener: Opener) -> Path:
-    return opener.directory / "0" / "0"
-
-
-def contents_of(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-def write_three_versions(opener: Opener) -> Path:
-    provider = opener(SHAPE)
-    for version in range(3):
-        commit_all(provider, version, ENTRIES[version * 100 :])
-    provider.close()
-    return folder_of(opener)
-
-
-def load_error(opener: Opener, version: int = 3) -> StoreError:
-    """Loads with a new provider, asserts that it fails and that nothing on disk has changed."""
-    folder = folder_of(opener)
-    before = contents_of(folder)
-    with pytest.raises(StoreError) as caught:
-        opener(SHAPE).load(version)
-    assert contents_of(folder) == before
-    return caught.value
-
-
-def assert_clear(error: StoreError, kind: str, file: str) -> None:
-    assert error.class_name == ERRORS + kind, str(error)
-    text = str(error)
-    assert file in text
-    assert "Cause:" in text
-    assert "Remedy:" in text
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-30])
-
-
-def cut_to_header(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:40])
-
-
-def append_bytes(path: Path) -> None:
-    path.write_bytes(path.read_bytes() + b"more")
-
-
-def empty_a_block(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[200:260] = bytes(60)
-    path.write_bytes(bytes(data))
 
 
 @pytest.mark.parametrize("damage", [truncate, cut_to_header, append_bytes, empty_a_block])
@@ -119,10 +83,35 @@ def test_version_that_never_was(open_provider: Opener) -> None:
     assert "1 to 3" in str(error)
 
 
-def test_file_that_is_not_ours(open_provider: Opener) -> None:
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (to_nothing, "It is empty."),
+        (flip_first_bit, "does not begin as a state file does"),
+        (to_notes, "does not begin as a state file does"),
+    ],
+)
+def test_file_that_does_not_begin_as_ours_is_damaged(
+    open_provider: Opener, damage: Callable[[Path], None], said: str
+) -> None:
+    """No other store uses our names: the remedy is to restore the file, not another store."""
     folder = write_three_versions(open_provider)
-    (folder / "3.changes.tr").write_bytes(b"somebody's notes, in our place")
-    assert_clear(load_error(open_provider), "ForeignFile", "3.changes.tr")
+    damage(folder / "3.changes.tr")
+    error = load_error(open_provider)
+    assert_clear(error, "CorruptFile", "3.changes.tr")
+    assert said in str(error)
+    assert "providerClass" not in str(error)
+
+
+def test_file_that_does_not_begin_as_ours_beside_those_of_another_store(
+    open_provider: Opener,
+) -> None:
+    folder = write_three_versions(open_provider)
+    to_notes(folder / "3.changes.tr")
+    (folder / "3.delta").write_bytes(b"of another store")
+    error = load_error(open_provider)
+    assert_clear(error, "ForeignFile", "3.changes.tr")
+    assert "Spark's HDFS-backed state store" in str(error)
 
 
 def test_newer_format(open_provider: Opener) -> None:
@@ -230,7 +219,11 @@ def test_folder_that_cannot_be_written(open_provider: Opener) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "said"),
-    [("full", "No space left on device"), ("forbidden", "Permission denied")],
+    [
+        ("full", "No space left on device"),
+        ("full, as Hadoop says it", "No space left on device"),
+        ("forbidden", "Permission denied"),
+    ],
 )
 def test_disk_that_refuses_the_write(open_provider: Opener, fault: str, said: str) -> None:
     """The commit fails with the file's name and the cause; the batch can be done again."""
@@ -255,10 +248,11 @@ def test_disk_that_refuses_the_write(open_provider: Opener, fault: str, said: st
     assert state_at(open_provider(SHAPE, confs=FAULTY), 2)[(1,)] == (-2,)
 
 
-def test_disk_that_refuses_the_read(open_provider: Opener) -> None:
+@pytest.mark.parametrize("fault", ["unreadable", "broken"])
+def test_disk_that_refuses_the_read(open_provider: Opener, fault: str) -> None:
     write_three_versions(open_provider)
     provider = open_provider(SHAPE, confs=FAULTY)
-    open_provider.harness.call("fault", kind="unreadable")
+    open_provider.harness.call("fault", kind=fault)
     try:
         with pytest.raises(StoreError) as caught:
             provider.load(3)
@@ -274,9 +268,26 @@ def test_option_out_of_range_is_named(open_provider: Opener) -> None:
         with pytest.raises(StoreError) as caught:
             open_provider(SHAPE, confs={prefix + name: value})
         assert caught.value.class_name == ERRORS + "InvalidOption"
-        assert name in str(caught.value)
+        assert prefix + name in str(caught.value)
         assert value in str(caught.value)
     assert open_provider.kind.class_name == TAILRACE_CLASS
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"), [("memroyLimit", "memoryLimit"), ("max_deltas", "maxDeltas")]
+)
+def test_misspelt_option_is_refused(open_provider: Opener, slip: str, meant: str) -> None:
+    prefix = "spark.sql.streaming.stateStore.tailrace."
+    with pytest.raises(StoreError) as caught:
+        open_provider(SHAPE, confs={prefix + slip: "8"})
+    assert_clear(caught.value, "UnknownOption", prefix + slip)
+    assert f"Did you mean {prefix}{meant}?" in str(caught.value)
+
+
+def test_engine_and_package_know_the_same_options(spark: SparkSession) -> None:
+    names = spark._jvm.tailrace.spark.StoreOptions.names()  # type: ignore[union-attr]
+    known = {CONF_PREFIX + names.apply(index) for index in range(names.size())}
+    assert known == {option.conf for option in describe()}
 
 
 def test_memory_limit_is_an_error_and_not_a_crash(open_provider: Opener) -> None:

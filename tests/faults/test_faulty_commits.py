@@ -159,12 +159,12 @@ def test_state_that_cannot_be_written(faults: FileFaults, tmp_path: Path, scheme
     assert counting.state(session) == counting.expected
 
 
-# ---- what a crash leaves
+# ---- half-written files after a crash
 
 
 @pytest.mark.parametrize("name", ["the same", "another run's"])
 def test_half_written_pack_after_a_crash(faults: FileFaults, tmp_path: Path, name: str) -> None:
-    """A pack has its final name from the first byte on; nobody takes it for a whole one."""
+    """A pack has its final name from the first byte on; no reader takes it for a whole one."""
     counting = Counting(tmp_path)
     session = faults.session()
     query = counting.start(session)

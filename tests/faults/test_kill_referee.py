@@ -1,7 +1,7 @@
-"""The judge of the kill tests sees what it is there to see.
+"""The judge of the kill tests sees every kind of fault.
 
 A comparison that cannot fail is worthless: a finished run is damaged in each way in which a fault
-of the commit protocol would show, and each is told.
+of the commit protocol would show, and each is reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILES = 5
 
 @dataclass
 class Court:
-    """Runs a query here, undisturbed but for what a test does to it, and has it judged."""
+    """Runs a query here, undisturbed but for the test's own damage, and has it judged."""
 
     spark: SparkSession
     referee: Referee
@@ -75,9 +75,12 @@ class Court:
         self.run(chain)
         # 2.
         checkpoint = chain.folder / "checkpoint"
-        last = str(logged(checkpoint / "commits")[-1])
+        last = logged(checkpoint / "commits")[-1]
         for log in ("offsets", "commits"):
-            (checkpoint / log / last).unlink()
+            (checkpoint / log / str(last)).unlink()
+        # With the state of the batch still there, the start would be refused.
+        for pack in (checkpoint / "state" / "tailrace").glob(f"{last + 1}-*.pack.tr"):
+            pack.unlink()
         # 3.
         shutil.copytree(later, chain.folder, dirs_exist_ok=True)
         self.run(chain)

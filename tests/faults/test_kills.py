@@ -1,22 +1,27 @@
 """Queries that are killed at every point of the commit protocol show every row once.
 
-Each chain is one checkpoint that several lives die on, at points and moments given here; what is
-left must be what an undisturbed run leaves, in the sink and in the state. A point that no life
+Each chain is one checkpoint that several lives die on, at points and moments given here; sink and
+state must then be those of an undisturbed run. A point that no life
 passes fails the test: a kill that did not happen shows nothing.
 """
 
 from __future__ import annotations
 
 import random
+import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from support.chaos import POINTS, Chain, ChaosError, Failpoint, Kill, Setting, random_moment
+from support.chaos import POINTS, Chain, ChaosError, Failpoint, Kill, Moment, Setting, random_moment
 from support.chaos_input import KINDS
 from support.chaos_query import SINKS, SOURCES
 from support.chaos_referee import Referee
+from support.compilation import REPOSITORY
 from support.seeds import SEED
 
 # State is written late, so that a kill finds batches whose input may be forgotten too early.
@@ -28,17 +33,35 @@ WINDOW: Plan = (
         Failpoint("local.before", 2),
         Failpoint("upload.after"),
         Failpoint("sink.before"),
-        Failpoint("sink.after"),
+        Failpoint("source.after"),
+        Failpoint("commit.prepare.before"),
         Failpoint("publish.after"),
     ),
+)
+# Before the query has ever published a batch.
+FIRST: Plan = (
+    Setting("join", "file"),
+    (
+        Failpoint("offset.prepare.after"),
+        Failpoint("register.after"),
+        Failpoint("register.before", 3),
+    ),
+)
+SPECULATION: Plan = (
+    Setting("window", "foreach", partitions=4, speculates=True, delays=LATE),
+    (Moment(3, 0.4), Moment(4, 0.1)),
 )
 JOIN: Plan = (
     Setting("join", "foreach"),
     (
+        Failpoint("source.before"),
+        Failpoint("commit.prepare.after"),
         Failpoint("local.after", 2),
         Failpoint("acknowledge.before"),
         Failpoint("sink.after"),
+        Failpoint("offset.prepare.before", 2),
         Failpoint("offset.before"),
+        Failpoint("ledger.after"),
     ),
 )
 DEDUPLICATION: Plan = (
@@ -57,7 +80,10 @@ MEDIANS: Plan = (
     Setting("medians", "foreach", options={"max_deltas": "2"}),
     (random_moment(random.Random(SEED)),),
 )
-PLANS = (WINDOW, JOIN, DEDUPLICATION, SESSION, MEDIANS)
+PLANS = (WINDOW, FIRST, JOIN, DEDUPLICATION, SESSION, MEDIANS, SPECULATION)
+# The tests that run the plans.
+EACH = "test_nothing_is_lost_and_nothing_doubled"
+ONE = "test_point_that_is_never_passed_is_told"
 
 
 @pytest.fixture(scope="session")
@@ -85,11 +111,30 @@ def test_point_that_is_never_passed_is_told(referee: Referee, tmp_path: Path) ->
     referee.judge(chain)
 
 
+def plans_of(target: str) -> list[Plan]:
+    """Those whose tests a target of the Makefile runs, as pytest itself collects them."""
+    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
+    (command,) = re.findall(rf"^{target}:.*\n\t\$\(BIN\)/python (-m pytest .*)$", makefile, re.M)
+    collected = subprocess.run(
+        [sys.executable, *shlex.split(command), "--collect-only", "-q", __file__],
+        cwd=REPOSITORY, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    tests = [line.partition("::")[2] for line in collected.splitlines() if "::" in line]
+    return [plan for plan in PLANS if (ONE if plan is WINDOW else f"{EACH}[{plan[0]}]") in tests]
+
+
+def points(plans: Sequence[Plan]) -> set[str]:
+    return {kill.name for _, kills in plans for kill in kills if isinstance(kill, Failpoint)}
+
+
 def test_every_point_kind_sink_and_source_is_among_them() -> None:
-    kills = [kill for _, kills in PLANS for kill in kills]
-    assert {kill.name for kill in kills if isinstance(kill, Failpoint)} == set(POINTS)
-    assert len(kills) >= 15
-    settings = [setting for setting, _ in PLANS]
-    assert {setting.kind for setting in settings} == set(KINDS) - {"unique"}
-    assert {setting.sink for setting in settings} == set(SINKS)
-    assert {setting.source for setting in settings} == set(SOURCES)
+    """Of the plans that run: kills at points and at any moment in `make test`; all in both."""
+    short, long = plans_of("test"), plans_of("test-long")
+    assert len(points(short)) >= 3
+    assert any(isinstance(kill, Moment) for _, kills in short for kill in kills)
+    assert {setting.sink for setting, _ in short} == set(SINKS)
+    every = [*short, *long]
+    assert sorted(map(PLANS.index, every)) == list(range(len(PLANS))), "each plan runs once"
+    assert points(every) == set(POINTS)
+    assert {setting.kind for setting, _ in every} == set(KINDS) - {"unique"}
+    assert {setting.source for setting, _ in every} == set(SOURCES)

@@ -1,7 +1,7 @@
 """Rule 7 with executors that are processes of their own: one is killed with state on its way.
 
-Problem: in local mode driver and executor die together, so nothing shows what the driver makes of
-an executor that alone is gone, nor whether the two understand each other at all.
+Problem: in local mode driver and executor die together, so no test shows how the driver handles
+the loss of an executor alone, nor whether the two understand each other at all.
 Answer: a cluster of two executors on this machine (support/losing.py).
 Invariant: the query fails and says why; the next start goes on from the last published batch, and
 every row is counted once. Without the rule the query waits for ever.
@@ -18,9 +18,9 @@ EXPECTED = {"oak": 3, "elm": 2, "fir": 2} | dict.fromkeys(["ash", "yew", "pine",
 
 def test_the_query_fails_clearly_and_starts_again(tmp_path: Path) -> None:
     with Program("support.losing", tmp_path) as program:
-        lost = program.hear("lost")
-        restarted = program.hear("restarted")
-        program.hear("over")
+        lost = program.expect("lost")
+        restarted = program.expect("restarted")
+        program.expect("over")
     assert lost["packs"] == 2, "one pack for each executor, whatever the number of partitions"
     assert lost["before"] == [0]
     assert lost["failed"]
@@ -30,10 +30,10 @@ def test_the_query_fails_clearly_and_starts_again(tmp_path: Path) -> None:
     assert restarted["conflicts"] == []
 
 
-def test_without_the_rule_nobody_notices(tmp_path: Path) -> None:
+def test_without_the_rule_nothing_is_published_again(tmp_path: Path) -> None:
     off = {"TAILRACE_RULES_OFF": "7"}
     with Program("support.losing", tmp_path, environment=off) as program:
-        lost = program.hear("lost")
-        program.hear("over")
+        lost = program.expect("lost")
+        program.expect("over")
     assert not lost["failed"]
     assert lost["published"] == [0]

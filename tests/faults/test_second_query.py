@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from support import second_query
-from support.counting import Counting, eventually
+from support.counting import Counting
 from support.faults import FileFaults
 from support.processes import Program
 
@@ -80,7 +80,7 @@ def test_one_of_two_queries_on_a_checkpoint_fails_clearly(
         rival.kill()
         rival.wait()
         first.stop()
-    # Whoever goes on finds a checkpoint that gives the right results.
+    # The next query finds a checkpoint that gives the right results.
     survivor = second_query.start_counting(spark, events, checkpoint, results)
     survivor.processAllAvailable()
     survivor.stop()
@@ -88,8 +88,8 @@ def test_one_of_two_queries_on_a_checkpoint_fails_clearly(
 
 
 def test_latecomer_does_no_harm(faults: FileFaults, tmp_path: Path) -> None:
-    """A second process starts while the first one's upload is slow: it finds offsets beyond the
-    commits, and packs beyond its batch, as after a crash; but nobody has crashed."""
+    """A second process starts while the first one's upload is slow: it finds a batch without a
+    commit, as after a crash; but the first process has not crashed."""
     counting = Counting(tmp_path)
     session = faults.session()
     query = counting.start(session)
@@ -100,14 +100,14 @@ def test_latecomer_does_no_harm(faults: FileFaults, tmp_path: Path) -> None:
             counting.run_batch(query, "oak oak")
             await_held()
             counting.add("ash ash")
-            eventually(lambda: 3 in counting.logged("offsets"), "batch 3 to be started")
+            counting.await_started(3)
             latecomer = Program("support.latecomer", tmp_path).__enter__()
-            assert latecomer.hear("shows a batch")["number"] == 2
+            assert latecomer.expect("shows a batch")["number"] == 2
         with latecomer:
             counting.await_applied(query, 3)
             counting.await_published(counting.run_batch(query, "oak bay"))
             (tmp_path / "go on").touch()
-            error = latecomer.hear("ended")["error"]
+            error = latecomer.expect("ended")["error"]
     finally:
         query.stop()
     assert any(refusal in error for refusal in REFUSALS), error

@@ -1,7 +1,7 @@
 /*
  * Problem: which records are due is bookkeeping beside the table, and must stay right through
- * updates, removals, batches that are taken back and tables that are rewritten.
- * Answer: the real table with one family, in the hands of a test that knows what should be due.
+ * updates, removals, batches that are rolled back or reverted and tables that are rewritten.
+ * Answer: the real table with one family, in the hands of a test that knows which rows should be due.
  * Invariant: a row is named by its id and its time; everything else of it is filler.
  */
 package org.apache.spark.sql.tailrace.testing
@@ -12,13 +12,17 @@ import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-import tailrace.cold.{ColdStorage, Leaves}
+import tailrace.cold.{ColdFolders, ColdRef, ColdStorage, SpillMode}
+import tailrace.files.LocalRoot
 import tailrace.layout.{Cursor, Record}
 import tailrace.layout.time.TimeColumn
 import tailrace.memory.Budget
+import tailrace.spark.EngineRuntime
 import tailrace.store.{FamilyKind, PlannedFamily, StateTable}
 
 class DueHarness extends Operations {
+  private val budget = new Budget(Budget.defaultLimit, poisons = true)
+  private val folders = new ColdFolders
   private var table: StateTable = _
   private var shape: DueHarness.Shape = _
 
@@ -27,9 +31,11 @@ class DueHarness extends Operations {
       case "new" =>
         shape = new DueHarness.Shape(
           operation.path("in_key").asBoolean(), operation.path("window").asBoolean())
-        val leaves = if (operation.path("cold").asBoolean()) Leaves.Always else Leaves.Never
-        table = new StateTable(Budget.process, _ => PlannedFamily(isKnown = true, Some(shape.column)),
-          ColdStorage.default.copy(leaves = leaves))
+        val mode = if (operation.path("cold").asBoolean()) SpillMode.Always else SpillMode.Never
+        table = new StateTable(
+          budget, _ => PlannedFamily(isKnown = true, Some(shape.column)),
+          ColdStorage.in(new LocalRoot(None), folders).copy(mode = mode),
+          EngineRuntime.current.io, "a store")
         table.createFamily("rows", FamilyKind(None, false, false, "", ""))
         table.begin()
       case "put" =>
@@ -48,8 +54,12 @@ class DueHarness extends Operations {
         return shown(family.dueCursor(operation.path("up_to").asLong()).get)
       case "all" => return shown(family.layout.cursor())
       case "bytes" => return RowCodec.nodes.numberNode(table.reservedBytes)
+      case "use_up_the_log" =>
+        val next = table.coldLog.getClass.getDeclaredField("nextId")
+        next.setAccessible(true)
+        next.setInt(table.coldLog, ColdRef.LastSegment + 1)
       case "cold" => return RowCodec.nodes.numberNode(table.coldLog.liveBytes)
-      case "budget" => return RowCodec.nodes.numberNode(Budget.process.used)
+      case "budget" => return RowCodec.nodes.numberNode(budget.used)
     }
     RowCodec.nodes.nullNode()
   }
@@ -59,7 +69,7 @@ class DueHarness extends Operations {
   private def shown(cursor: Cursor): JsonNode = {
     val found = RowCodec.nodes.arrayNode()
     var record = cursor.next()
-    while (record != 0L) {
+    while (record.exists) {
       val pair = RowCodec.nodes.arrayNode()
       pair.add(shape.idOf(record))
       shape.timeOf(record).fold(pair.addNull())(pair.add(_))
@@ -96,16 +106,16 @@ object DueHarness {
       else (toKey(InternalRow(id)), toValue(InternalRow(filler, at)))
     }
 
-    def idOf(record: Long): Long = {
+    def idOf(record: Record): Long = {
       val row = new UnsafeRow(if (inKey) 2 else 1)
-      row.pointTo(null, Record.keyAddress(record), Record.keyLength(record))
+      row.pointTo(null, record.keyAddress, record.keyLength)
       row.getLong(0)
     }
 
-    def timeOf(record: Long): Option[Long] = {
+    def timeOf(record: Record): Option[Long] = {
       val row = new UnsafeRow(2)
-      if (inKey) row.pointTo(null, Record.keyAddress(record), Record.keyLength(record))
-      else row.pointTo(null, Record.valueAddress(record), Record.valueLength(record))
+      if (inKey) row.pointTo(null, record.keyAddress, record.keyLength)
+      else row.pointTo(null, record.valueAddress, record.valueLength)
       if (row.isNullAt(1)) None
       else if (window) Some(row.getStruct(1, 2).getLong(1))
       else Some(row.getLong(1))

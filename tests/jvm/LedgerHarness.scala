@@ -1,7 +1,7 @@
 /*
  * Problem: the ledger is a protocol among threads and processes; its order of events cannot be
  * tested where threads and processes choose it.
- * Answer: the real ledger between fakes. What it would do on other threads waits in a list until the
+ * Answer: the real ledger between fakes. Its steps for other threads wait in a list until the
  * test says which comes next; log files obey a script; every reply is recorded.
  * Invariant: within one operation everything happens on the caller's thread. Only the calls whose
  * name begins with `await` have threads of their own.
@@ -17,8 +17,11 @@ import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.hadoop.fs.FileAlreadyExistsException
 
-import tailrace.commit.{BatchState, HeldFile, Ledger, Retries}
-import tailrace.commit.Messages._
+import tailrace.faults.{Failpoints, Rules}
+import tailrace.files.Retries
+import tailrace.io.Clock
+import tailrace.ledger.{BatchPhase, HeldFile, Ledger, PackFiles}
+import tailrace.ledger.Messages._
 
 class LedgerHarness extends Operations {
   private val worlds = mutable.Map.empty[String, LedgerWorld]
@@ -34,8 +37,8 @@ class LedgerHarness extends Operations {
         worlds.remove(operation.path("ledger").asText())
         RowCodec.nodes.nullNode()
       case "move" =>
-        def state(field: String): BatchState = LedgerHarness.states(operation.path(field).asText())
-        RowCodec.nodes.textNode(BatchState.move(state("from"), state("to")).name)
+        def state(field: String): BatchPhase = LedgerHarness.states(operation.path(field).asText())
+        RowCodec.nodes.textNode(BatchPhase.move(state("from"), state("to")).name)
       case "states" => names(LedgerHarness.states.keys.toSeq)
       case _ => worlds(operation.path("ledger").asText()).execute(name, operation)
     }
@@ -43,14 +46,12 @@ class LedgerHarness extends Operations {
 }
 
 private[testing] object LedgerHarness {
-  val states: Map[String, BatchState] = Seq(
-    BatchState.Running, BatchState.Applied, BatchState.Durable, BatchState.Published,
-    BatchState.Failed).map(state => state.name -> state).toMap
+  val states: Map[String, BatchPhase] = BatchPhase.all.map(phase => phase.name -> phase).toMap
 
-  def entry(answer: Entry, node: ObjectNode): Unit = answer match {
-    case Proceed(_, unpublished, retries) =>
-      node.put("answer", "proceed").put("unpublished", unpublished).put("retries", retries)
-    case BeSynchronous => node.put("answer", "be synchronous")
+  def admission(answer: Admission, node: ObjectNode): Unit = answer match {
+    case Admitted(_, unpublished, retries) =>
+      node.put("answer", "admitted").put("unpublished", unpublished).put("retries", retries)
+    case WriteNow => node.put("answer", "write now")
     case refused: Refused => node.put("answer", "refused").put("problem", refused.problem)
       .put("because", refused.because).put("remedy", refused.remedy)
   }
@@ -63,7 +64,7 @@ private[testing] object LedgerHarness {
   }
 }
 
-/** A ledger, what it has been told to do later, and what has come of it. */
+/** A ledger, its steps that have not run yet, and the events so far. */
 private final class LedgerWorld(patienceMillis: Long) {
   import RowCodec.nodes
 
@@ -72,7 +73,8 @@ private final class LedgerWorld(patienceMillis: Long) {
   private val work = mutable.ArrayBuffer.empty[Runnable]
   private val ledger = new Ledger(
     task => work.synchronized(work += task),
-    new Retries(patienceMillis, pause => recorder.add("pause")(_.put("millis", pause))))
+    new Retries(patienceMillis, Rules.All, pause => recorder.add("pause")(_.put("millis", pause))),
+    Rules.All, new Failpoints, Clock.system)
 
   /** The result is an object: the operation's own value, and the events since the last one. */
   def execute(name: String, operation: JsonNode): JsonNode = {
@@ -94,17 +96,17 @@ private final class LedgerWorld(patienceMillis: Long) {
       fill(event)
     }
     name match {
-      case "listed" => done(ledger.listed(root, text("run"), operation.path("committed").asLong(), Nil,
-        new Packs, operation.path("packs_exist").asBoolean()))
-      case "enter" => done(ledger.enter(
-        Enter(batch, at(operation.get("store")), operation.path("named").asBoolean(), executor))(
-        answer => replied(LedgerHarness.entry(answer, _))))
+      case "begin" =>
+        done(ledger.beginRun(root, text("run"), operation.path("next").asLong(), new Packs))
+      case "register" => done(ledger.register(
+        Register(batch, at(operation.get("store")), operation.path("named").asBoolean(), executor))(
+        answer => replied(LedgerHarness.admission(answer, _))))
       case "gate" =>
-        done(ledger.gate(batch)(answer => replied(LedgerHarness.entry(answer, _))))
+        done(ledger.gate(batch)(answer => replied(LedgerHarness.admission(answer, _))))
       case "orders" => done(ledger.orders(AwaitOrders(batch, executor))(
         answer => replied(LedgerHarness.orders(answer, _))))
       case "await_durable" => done(ledger.durableOrGone(AwaitDurable(root, batch.number))(
-        () => replied(_.put("answer", "heard"))))
+        () => replied(_.put("answer", "acknowledged"))))
       case "durable" => done(ledger.durable(Durable(batch, executor, text("pack"),
         operation.path("stores").elements().asScala.map(at).toSeq,
         operation.path("retries").asInt())))
@@ -113,16 +115,15 @@ private final class LedgerWorld(patienceMillis: Long) {
       case "executor_lost" => done(ledger.executorLost(executor))
       case "oldest_needed" => done(ledger.oldestNeeded(
         OldestNeeded(root, text("store"), operation.path("version").asLong())))
-      case "write_offsets" => done(ledger.writeOffsets(batch, new Scripted(operation.path("file"))))
-      case "hand_over" => done(ledger.handOver(batch, new Scripted(operation.path("file"))))
-      case "sweep_before" => done(ledger.sweepBefore(batch))
+      case "take_offsets" => done(ledger.takeOffsets(batch, new Scripted(operation.path("file"))))
+      case "hand_over" => done(ledger.takeCommit(batch, new Scripted(operation.path("file"))))
+      case "tidy_before" => done(ledger.tidyBefore(batch))
       case "committed_directly" => done(ledger.committedDirectly(batch))
       case "ended" => done(ledger.ended(text("run")))
       case "verify" => done(ledger.verify(root, text("run")))
       case "is_asynchronous" => nodes.booleanNode(ledger.isAsynchronous(root, text("run")))
-      case "has_packs" => nodes.booleanNode(ledger.hasPacks(root, text("run")))
       case "is_new" => nodes.booleanNode(ledger.isNew(batch))
-      case "has_entered" => nodes.booleanNode(ledger.hasEntered(batch))
+      case "is_registered" => nodes.booleanNode(ledger.isRegistered(batch))
       case "work" => done(take(operation.path("index").asInt(0)).run())
       case "await_published" => done(calls.start(text("call")) {
         ledger.awaitPublished(batch)
@@ -147,15 +148,16 @@ private final class LedgerWorld(patienceMillis: Long) {
   private def refused(found: Option[Refused]): JsonNode = found.fold[JsonNode](nodes.nullNode()) {
     left =>
       val node = nodes.objectNode()
-      LedgerHarness.entry(left, node)
+      LedgerHarness.admission(left, node)
       node
   }
 
   private def take(index: Int): Runnable = work.synchronized(work.remove(index))
 
   /**
-   * A log file whose steps go as scripted: "ok", "fail", "lost" (done, but reported as failed) or
-   * "taken" (somebody else's entry has the name). What comes after the script is "ok".
+   * A log file whose steps go as scripted: "ok", "fail", "full" (of the disk, with Hadoop's Error
+   * for it), "lost" (done, but reported as failed) or "taken" (another query's entry has the name).
+   * Steps after the end of the script are "ok".
    */
   private final class Scripted(script: JsonNode) extends HeldFile {
     private val prepares = script.path("prepare").elements().asScala.map(_.asText())
@@ -166,13 +168,20 @@ private final class LedgerWorld(patienceMillis: Long) {
 
     override def prepare(): Unit = {
       recorder.add("prepare")(_.put("file", name))
-      if (prepares.nextOption().contains("fail")) throw new IOException(s"no answer for $name")
+      prepares.nextOption().getOrElse("ok") match {
+        case "fail" => throw new IOException(s"no answer for $name")
+        case "full" => throw HadoopErrors.fullDisk
+        case _ =>
+      }
     }
+
+    override def isPrepared: Boolean = true
 
     override def publish(): Unit = {
       recorder.add("publish")(_.put("file", name))
       publishes.nextOption().getOrElse("ok") match {
         case "fail" => throw new IOException(s"no answer for $name")
+        case "full" => throw HadoopErrors.fullDisk
         case "taken" => throw new FileAlreadyExistsException(s"$name exists already")
         case outcome =>
           visible = true
@@ -181,13 +190,15 @@ private final class LedgerWorld(patienceMillis: Long) {
       }
     }
 
+    override def drop(): Unit = recorder.add("dropped")(_.put("file", name))
+
     override def isPublished: Boolean = {
       recorder.add("looked up")(_.put("file", name))
       visible
     }
   }
 
-  private final class Packs extends Ledger.PackFiles {
+  private final class Packs extends PackFiles {
     override def deleteOthers(version: Long, written: Set[String]): Unit =
       recorder.add("delete others") { event =>
         val names = event.put("version", version).putArray("written")

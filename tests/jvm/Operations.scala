@@ -1,5 +1,5 @@
 /*
- * Problem: what is tested lives in the JVM, the tests are written and generated in Python.
+ * Problem: the tested code lives in the JVM, the tests are written and generated in Python.
  * Answer: one entry point, `run`: a JSON list of operations in, a JSON list of results out.
  * Invariant: every operation gets exactly one result, {"value": ...} or {"error": ...}, in order;
  * a failed operation never hides the ones behind it.

@@ -1,6 +1,6 @@
 /*
- * Problem: the pipeline's promises are about what happens when a file system, a driver or a thread
- * fails; none of them fails when a test wants it to.
+ * Problem: the pipeline's promises are about failures of a file system, a driver or a thread; none
+ * of them fails when a test wants it to.
  * Answer: the real pipeline with its real threads, between a ledger and a target that obey. Orders
  * are given when the test says so, uploads fail as often as it says.
  * Invariant: nothing waits for a clock but the pipeline's own watchdog: retries record their pauses
@@ -10,7 +10,7 @@ package org.apache.spark.sql.tailrace.testing
 
 import java.io.{ByteArrayOutputStream, FileNotFoundException, InputStream, IOException}
 import java.io.OutputStream
-import java.util.concurrent.{CompletableFuture, ConcurrentHashMap, CountDownLatch}
+import java.util.concurrent.{CompletableFuture, ConcurrentHashMap, CountDownLatch, Executors}
 import java.util.concurrent.atomic.{AtomicInteger, AtomicReference}
 
 import scala.collection.mutable
@@ -19,29 +19,32 @@ import scala.jdk.CollectionConverters._
 import com.fasterxml.jackson.databind.JsonNode
 
 import tailrace.commit._
-import tailrace.commit.Messages._
-import tailrace.faults.{Failpoint, Rule}
-import tailrace.files.StateFolder
+import tailrace.errors.FolderInTheWay
+import tailrace.faults.{Failpoints, Rules}
+import tailrace.files.{Retries, StateFolder}
+import tailrace.ledger.Messages._
+import tailrace.io.{Clock, IoScheduler}
 import tailrace.metrics.BatchMeter
 
 class PipelineHarness extends Operations {
   private val worlds = mutable.Map.empty[String, PipelineWorld]
+  private val failpoints = new Failpoints
 
   override protected def execute(operation: JsonNode): JsonNode = {
     val name = operation.path("op").asText()
     def world: String = operation.path("pipeline").asText()
     name match {
       case "new" =>
-        worlds(world) = new PipelineWorld
+        worlds(world) = new PipelineWorld(failpoints)
         RowCodec.nodes.nullNode()
       case "drop" =>
         worlds.remove(world)
         RowCodec.nodes.nullNode()
       case "arm" =>
-        Failpoint.arm(operation.path("points").asText())
+        failpoints.arm(operation.path("points").asText())
         RowCodec.nodes.nullNode()
       case "pass" =>
-        Failpoint.pass(operation.path("point").asText())
+        failpoints.pass(operation.path("point").asText())
         RowCodec.nodes.nullNode()
       case "retry" => retry(operation)
       case _ => worlds(world).execute(name, operation)
@@ -53,7 +56,8 @@ class PipelineHarness extends Operations {
     val result = RowCodec.nodes.objectNode()
     val pauses = result.putArray("pauses")
     val left = new AtomicInteger(operation.path("failures").asInt())
-    val retries = new Retries(operation.path("patience").asLong(), pause => pauses.add(pause))
+    val retries =
+      new Retries(operation.path("patience").asLong(), Rules.All, pause => pauses.add(pause))
     try {
       result.put("repeated", retries("The step") {
         if (left.getAndDecrement() > 0) throw PipelineHarness.failure(operation.path("with").asText())
@@ -65,23 +69,17 @@ class PipelineHarness extends Operations {
   }
 }
 
-/** Passes a failpoint and asks a rule in a process of its own, which reads them from its environment. */
-object EnvironmentProbe {
-  def main(arguments: Array[String]): Unit = {
-    Failpoint.pass("probe")
-    println(s"rule 1 is ${if (Rule.PublishAfterDurable.isOn) "on" else "off"}")
-  }
-}
-
 private[testing] object PipelineHarness {
-  def failure(kind: String): Exception = kind match {
-    case "exists" => new org.apache.hadoop.fs.FileAlreadyExistsException("somebody else's")
+  def failure(kind: String): Throwable = kind match {
+    case "exists" => new org.apache.hadoop.fs.FileAlreadyExistsException("of another writer")
+    case "full" => HadoopErrors.fullDisk
+    case "folder" => new FolderInTheWay("/checkpoint/state/tailrace/1.pack.tr")
     case "bug" => new IllegalStateException("not a matter of the file system")
     case _ => new IOException("no answer")
   }
 }
 
-private final class PipelineWorld {
+private final class PipelineWorld(failpoints: Failpoints) {
   import RowCodec.nodes
 
   private val recorder = new Recorder
@@ -90,7 +88,14 @@ private final class PipelineWorld {
   private val uploadsToFail = new AtomicInteger
   private val held = new AtomicReference(new CountDownLatch(0))
   @volatile private var driverAnswers = true
-  private val pipeline = new Pipeline(() => new Link(""))
+  @volatile private var uploadsFailWith = ""
+  private val pipeline = new Pipeline(
+    () => new Link(""), Executors.newCachedThreadPool(), failpoints,
+    new IoScheduler(4, 100, Clock.system, work => {
+      val thread = new Thread(work, "tailrace-test-io")
+      thread.setDaemon(true)
+      thread
+    }))
 
   def execute(name: String, operation: JsonNode): JsonNode = {
     def text(field: String): String = operation.path(field).asText()
@@ -98,7 +103,7 @@ private final class PipelineWorld {
     name match {
       case "submit" =>
         val part = sealedBatch(operation)
-        val retries = new Retries(operation.path("patience").asLong(1000),
+        val retries = new Retries(operation.path("patience").asLong(1000), Rules.All,
           pause => recorder.add("pause")(_.put("millis", pause)))
         val limit = operation.path("limit").asLong()
         calls.start(text("call"))(nodes.numberNode(
@@ -106,11 +111,12 @@ private final class PipelineWorld {
         nodes.nullNode()
       case "commit" =>
         val part = sealedBatch(operation)
-        val retries = new Retries(1000, _ => ())
+        val retries = new Retries(1000, Rules.All, _ => ())
         calls.start(text("call")) {
           new AsynchronousCommitter(
             batch.root, batch.run, part.store, named = false, new Link(text("answer")), pipeline,
-            new Folder, new Target(batch), operation.path("limit").asLong(), retries, new Otherwise)
+            new Folder, new Target(batch), operation.path("limit").asLong(), retries, failpoints,
+            new Otherwise)
             .commit(part, new BatchMeter)
           nodes.nullNode()
         }
@@ -123,6 +129,7 @@ private final class PipelineWorld {
         orders(batch).complete(Discard)
         nodes.nullNode()
       case "fail_uploads" =>
+        uploadsFailWith = text("with")
         uploadsToFail.set(operation.path("times").asInt())
         nodes.nullNode()
       case "hold_uploads" =>
@@ -151,7 +158,7 @@ private final class PipelineWorld {
   private def orders(batch: BatchId): CompletableFuture[Orders] =
     ordersFor.computeIfAbsent(batch, _ => new CompletableFuture[Orders])
 
-  /** @param answer what a task that enters comes to */
+  /** @param answer to a task that registers */
   private final class Link(answer: String) extends LedgerLink {
     override def executor: String = "executor"
 
@@ -175,17 +182,17 @@ private final class PipelineWorld {
       if (!driverAnswers) throw new IllegalStateException("the driver does not answer")
     }
 
-    override def enter(message: Enter): Entry = {
-      recorder.add("enters")(_.put("query", message.batch.run).put("batch", message.batch.number))
+    override def register(message: Register): Admission = {
+      recorder.add("registers")(_.put("query", message.batch.run).put("batch", message.batch.number))
       answer match {
-        case "proceed" => Proceed(0, 0, 0)
-        case "be synchronous" => BeSynchronous
+        case "admitted" => Admitted(0, 0, 0)
+        case "write now" => WriteNow
         case "refused" => Refused("It is over.", "It came too late.", "Nothing.")
         case "cancelled" => throw new InterruptedException("the task was cancelled")
       }
     }
 
-    override def awaitGate(batch: BatchId): Entry = unused
+    override def awaitGate(batch: BatchId): Admission = unused
     override def awaitDurable(root: String, batch: Long): Unit = unused
     override def oldestNeeded(root: String, store: String, version: Long): Unit = unused
 
@@ -219,7 +226,7 @@ private final class PipelineWorld {
     override def upload(pack: SealedPack): Unit = {
       if (uploadsToFail.getAndUpdate(left => math.max(left - 1, 0)) > 0) {
         recorder.add("upload fails")(_.put("batch", batch.number))
-        throw new IOException("no answer")
+        throw PipelineHarness.failure(uploadsFailWith)
       }
       held.get().await()
       val bytes = new ByteArrayOutputStream

@@ -1,6 +1,6 @@
 /*
- * Problem: ledger and pipeline answer when the time has come, and on whatever thread; a test wants
- * to know what has happened so far, in which order, and who still waits.
+ * Problem: ledger and pipeline answer when the time has come, and on any thread; a test wants
+ * to know the events so far, their order, and which calls still wait.
  * Answer: `Recorder` keeps events until they are taken; `Calls` makes calls that may wait on threads
  * of their own.
  * Invariant: no test depends on the clock. "It waits" is the state of the call's thread, "it is
@@ -22,7 +22,7 @@ private[testing] final class Recorder {
     events += event
   }
 
-  /** What has happened since the last call. */
+  /** The events since the last call. */
   def take(): ArrayNode = synchronized {
     val taken = RowCodec.nodes.arrayNode()
     events.foreach(taken.add)
@@ -51,7 +51,7 @@ private[testing] final class Calls {
     thread.isAlive
   }
 
-  /** What the call returned; throws what it threw. */
+  /** The call's result; throws its error. */
   def result(name: String): JsonNode = {
     val call = calls(name)
     call.join(Calls.PatienceNanos / 1000000)

@@ -3,7 +3,7 @@
  * Answer: a codec per schema turns a JSON array into an UnsafeRow and back.
  * Invariant: `encode` returns the SAME row object, on the same buffer, every time, as Spark's
  * operators do. A store that keeps a reference instead of a copy is caught by the next call.
- * Whoever needs several rows at once calls `encodeAll`, which copies.
+ * A caller that needs several rows at once uses `encodeAll`, which copies.
  *
  *   value := number (byte, short, int, long, float, double, timestamp and date as their integer)
  *          | "NaN" | "Infinity" | "-Infinity" (float, double)

@@ -2,11 +2,13 @@ package org.apache.spark.sql.tailrace.testing
 
 import java.io.{FilterOutputStream, IOException, OutputStream}
 import java.net.URI
+import java.util.concurrent.CompletableFuture
 import java.util.regex.Pattern
 
 import scala.collection.mutable
 
 import org.apache.hadoop.fs._
+import org.apache.hadoop.fs.impl.OpenFileParameters
 import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.util.Progressable
 
@@ -19,7 +21,7 @@ import org.apache.hadoop.util.Progressable
  */
 class ScriptedFileSystem extends LocalFileSystem(new ScriptedRawFileSystem)
 
-/** The same as a file system of its own, `scripted:///path`: what is not local is written otherwise. */
+/** The same as a file system of its own, `scripted:///path`: remote files are written otherwise. */
 class ScriptedRemoteFileSystem extends ScriptedRawFileSystem {
   override def getScheme: String = "scripted"
 
@@ -44,13 +46,37 @@ class ScriptedRawFileSystem extends RawLocalFileSystem {
   override def rename(from: Path, to: Path): Boolean =
     FileScript.act("rename", to)(super.rename(from, to))
 
+  /** Only of spilled state: checkpoints are tidied up at times that no test knows. */
+  override def delete(path: Path, recursive: Boolean): Boolean =
+    if (!path.toString.contains("/tailrace-cold-")) super.delete(path, recursive)
+    else FileScript.act("delete", path)(super.delete(path, recursive))
+
+  /** Files of spilled state are opened so, and read in parts. */
+  override protected def openFileWithOptions(
+      path: Path, parameters: OpenFileParameters): CompletableFuture[FSDataInputStream] = {
+    val stream = FileScript.act("open", path)(open(path, 4096))
+    CompletableFuture.completedFuture(new FSDataInputStream(new Parts(stream, path)))
+  }
+
+  private final class Parts(below: FSDataInputStream, path: Path) extends FSInputStream {
+    override def read(position: Long, bytes: Array[Byte], offset: Int, length: Int): Int =
+      FileScript.act("read", path)(below.read(position, bytes, offset, length))
+    override def read(): Int = below.read()
+    override def seek(position: Long): Unit = below.seek(position)
+    override def getPos: Long = below.getPos
+    override def seekToNewSource(position: Long): Boolean = false
+    override def close(): Unit = below.close()
+  }
+
   private def created(path: Path)(create: => FSDataOutputStream): FSDataOutputStream = {
     val stream = FileScript.act("create", path)(create)
-    new FSDataOutputStream(new Scripted(stream, path, FileScript.roomIn(path)), null)
+    val (room, error) = FileScript.roomIn(path)
+    new FSDataOutputStream(new Scripted(stream, path, room, error), null)
   }
 
   /** Takes so many bytes and then no more. */
-  private final class Scripted(below: OutputStream, path: Path, room: Long)
+  private final class Scripted(
+      below: OutputStream, path: Path, room: Long, error: () => Throwable)
     extends FilterOutputStream(below) {
     private var left = room
     private var open = true
@@ -61,7 +87,7 @@ class ScriptedRawFileSystem extends RawLocalFileSystem {
       val taken = math.min(length.toLong, left).toInt
       below.write(bytes, offset, taken)
       left -= taken
-      if (taken < length) throw new IOException(s"scripted: the connection to $path was lost")
+      if (taken < length) throw error()
     }
 
     override def close(): Unit = if (open) {
@@ -72,16 +98,21 @@ class ScriptedRawFileSystem extends RawLocalFileSystem {
 }
 
 /**
- * What is to happen, to whom and how often:
+ * The faults, the operations that they hit, and how often:
  *  - `fail`: an IOException in place of the operation; `late`: one after it was done
  *  - `hold`: wait until the script is cleared; `delay`: wait so many milliseconds
- *  - `cut` (create only): the file takes so many bytes, then writing fails
+ *  - `cut` (create only): the file takes so many bytes, then writing fails; `full`: as on a full
+ *    disk, with Hadoop's error for it
+ *
+ * Operations: create, close (after writing), rename; of spilled state also delete, open and read.
  *
  * It also keeps a record of all that was done, in order, to which a test adds its own notes.
  */
 object FileScript {
   private final class Line(val operation: String, val pattern: Pattern, val action: String,
-      val number: Long, var times: Int)
+      val number: Long, var times: Int) {
+    def limitsRoom: Boolean = action == "cut" || action == "full"
+  }
 
   private val lines = mutable.ArrayBuffer.empty[Line]
   private val done = mutable.ArrayBuffer.empty[String]
@@ -90,7 +121,7 @@ object FileScript {
   def add(operation: String, pattern: String, action: String, number: Long, times: Int): Unit =
     synchronized(lines += new Line(operation, Pattern.compile(pattern), action, number, times))
 
-  /** Forgets script and record; whoever is held goes on. */
+  /** Forgets script and record; calls that are held go on. */
   def clear(): Unit = synchronized {
     lines.clear()
     done.clear()
@@ -105,7 +136,7 @@ object FileScript {
   def record: Array[String] = synchronized(done.toArray)
 
   private[testing] def act[T](operation: String, path: Path)(body: => T): T = {
-    val line = take(operation, path, _.action != "cut")
+    val line = take(operation, path, !_.limitsRoom)
     line.foreach { it =>
       it.action match {
         case "fail" => throw failure(operation, path)
@@ -120,8 +151,17 @@ object FileScript {
     result
   }
 
-  private[testing] def roomIn(path: Path): Long =
-    take("create", path, _.action == "cut").fold(Long.MaxValue)(_.number)
+  /** How many bytes a new file takes, and the error that comes then. */
+  private[testing] def roomIn(path: Path): (Long, () => Throwable) =
+    take("create", path, _.limitsRoom) match {
+      case Some(line) if line.action == "full" => (line.number, () => {
+        note(s"failed write ${path.toUri.getPath}")
+        HadoopErrors.fullDisk
+      })
+      case Some(line) =>
+        (line.number, () => new IOException(s"scripted: the connection to $path was lost"))
+      case None => (Long.MaxValue, () => new IllegalStateException("a file without end is full"))
+    }
 
   private def failure(operation: String, path: Path): IOException = {
     note(s"failed $operation ${path.toUri.getPath}")

@@ -51,7 +51,7 @@ private[testing] final class OpenIterator(
     val family: Family, val rows: Iterator[UnsafeRowPair] with Closeable)
 
 class StoreHarness extends Operations {
-  import RowCodec.{isNull, nodes}
+  import RowCodec.nodes
 
   private val providers = mutable.Map.empty[String, OpenProvider]
   private val stores = mutable.Map.empty[String, OpenStore]
@@ -158,7 +158,7 @@ class StoreHarness extends Operations {
       case other => throw new IllegalArgumentException(s"no key encoder is called '$other'")
     }
 
-  /** Close must not wait for a store that a failed test left open. */
+  /** Close must not wait for a store that a failed test did not close. */
   private def releaseStoresOf(slot: OpenProvider): Unit = {
     iterators.values.foreach(open => try open.rows.close() catch { case _: Exception => () })
     iterators.clear()
@@ -352,7 +352,7 @@ class StoreHarness extends Operations {
   private def pair(family: Family, row: UnsafeRowPair): JsonNode =
     nodes.arrayNode(2).add(family.key.decode(row.key)).add(family.value.decode(row.value))
 
-  // ---- small things ----------------------------------------------------------------------------
+  // ---- helpers ---------------------------------------------------------------------------------
 
   private def provider(operation: JsonNode): OpenProvider = {
     val name = operation.path("provider").asText()

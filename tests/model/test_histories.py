@@ -1,7 +1,7 @@
 """Random histories of batches, compared with the model after every single operation.
 
-Problem: the faults of a store hide in sequences nobody writes down: an undo after a growth after a
-replaced version after a restart.
+Problem: the faults of a store hide in sequences that no test writes down: an undo after a growth
+after a replaced version after a restart.
 Answer: hypothesis draws steps, tests/support/histories.py reads them against the model, the store
 replays them in one call. The same machine runs on RocksDB to show that the model is right.
 Invariant: a failure is replayable: TAILRACE_SEED gives the same histories in the same order.

@@ -1,1 +1,1 @@
-"""What the contract and the model tests share: the bridge to a store, and what each store can."""
+"""Shared by the tests: the bridge to a store, and each store's capabilities."""

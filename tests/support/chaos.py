@@ -1,10 +1,10 @@
 """Kills a query again and again, and lets it go on each time, until its input is used up.
 
-Problem: "exactly once" is only as good as the moments at which somebody tried to break it.
+Problem: "exactly once" is only as good as the moments at which a test tried to break it.
 Answer: a `Chain` is one checkpoint and its lives. Every life is a process of its own
 (chaos_query.py), which ends by SIGKILL at a moment drawn from a seed, or by a failpoint at which
-the JVM halts itself; the life after the last kill runs to its end. What is left then is compared
-with an undisturbed run (chaos_referee.py).
+the JVM halts itself; the life after the last kill runs to its end. Output and state are then
+compared with an undisturbed run (chaos_referee.py).
 Invariant: a chain that returns was halted at every failpoint that was planned: one that no life
 came to, a query that failed, or a program that hangs is an error, with the seed and all kills so
 far. No process outlives the one that started it.
@@ -19,16 +19,47 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 
+import pyspark
+
 from support.chaos_archive import class_archive
 from support.chaos_input import prepare
 from support.chaos_life import Life
 from support.chaos_query import FOLDERS, HALTED
 
-POINTS = tuple(
-    f"{place}.{side}"
-    for place in ("local", "upload", "acknowledge", "ledger", "publish", "offset", "sink")
-    for side in ("before", "after")
+# Every boundary of the commit protocol, in the order in which a batch comes to it.
+PLACES = (
+    "source",
+    "offset.prepare",
+    "offset",
+    "register",
+    "sink",
+    "commit.prepare",
+    "local",
+    "upload",
+    "acknowledge",
+    "ledger",
+    "publish",
 )
+POINTS = tuple(f"{place}.{side}" for place in PLACES for side in ("before", "after"))
+
+# Two executors, processes of their own. The third registration of each is slow, so that Spark
+# starts another attempt of the task on the other executor.
+SPECULATION = {
+    "spark.executor.memory": "1g",
+    "spark.executorEnv.TAILRACE_FAILPOINTS": (
+        "register.before@3=pause:1500,register.after@6=pause:900"
+    ),
+    "spark.speculation": "true",
+    "spark.speculation.interval": "20ms",
+    "spark.speculation.minTaskRuntime": "0ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.1",
+}
+
+
+def points_of(source: str) -> tuple[str, ...]:
+    """Those that a query over this source passes."""
+    return tuple(point for point in POINTS if source != "python" or point[:6] != "source")
 
 
 @dataclass(frozen=True)
@@ -69,16 +100,16 @@ Kill = Failpoint | Moment
 
 def random_moment(chooser: random.Random) -> Moment:
     """Anywhere between the query's start and some batches later; a warm batch takes half a second,
-    the first one and what comes before it a few seconds."""
+    the first one and the start before it a few seconds."""
     lines = chooser.randrange(6)
     return Moment(lines, chooser.uniform(0, 0.4 if lines > 1 else 1.2))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Which query is killed, and how it is set. `delays` names points and milliseconds: what is
-    written late is what a kill finds unwritten. `local_copies`: executors keep copies of what they
-    wrote, which outlive them."""
+    """Which query is killed, and how it is set. `delays` names points and milliseconds: a file that
+    is written late is one that a kill finds unwritten. `local_copies`: executors keep copies of
+    their files, which outlive them. `speculates`: on two executors, with attempts side by side."""
 
     kind: str
     sink: str
@@ -88,9 +119,11 @@ class Setting:
     confs: Mapping[str, str] = field(default_factory=dict)
     delays: Mapping[str, int] = field(default_factory=dict)
     local_copies: bool = False
+    speculates: bool = False
 
     def __str__(self) -> str:
-        return f"{self.kind}/{self.sink}/{self.source}"
+        words = [self.kind, self.sink, self.source]
+        return "/".join([*words, "speculation"] if self.speculates else words)
 
 
 class Ending(Enum):
@@ -103,14 +136,14 @@ class Ending(Enum):
 
 
 class ChaosError(AssertionError):
-    """Something that must not happen, with all that is needed to make it happen again."""
+    """A violation of the protocol, with all that is needed to reproduce it."""
 
 
 class Chain:
     """One checkpoint, and the lives that end on it as planned.
 
-    folder/input, closing: the files; checkpoint, output: what is compared; logs: what each life
-    said; scratch: what a machine's local disk would keep over the death of a process.
+    folder/input, closing: the files; checkpoint, output: compared at the end; logs: the output of
+    each life; scratch: the files of a machine's local disk, which outlive a process.
     """
 
     def __init__(
@@ -155,13 +188,14 @@ class Chain:
             raise self.error("was left alone and did not come to its end")
 
     def live(self, kill: Kill | None) -> Ending:
-        """One life. What happened is added to the history and said at once."""
+        """One life. Its ending is added to the history and said at once."""
         began = time.monotonic()
         life = Life(
             self._arguments(),
             {
                 "TMPDIR": str(self.folder / "scratch"),
                 "TAILRACE_FAILPOINTS": self._failpoints(kill),
+                **self._cluster(),
                 **self.environment,
             },
             self._log(len(self.history) + 1),
@@ -177,6 +211,18 @@ class Chain:
         seconds = time.monotonic() - began
         self.say(f"{self.setting} life {len(self.history)}: {self.history[-1]} ({seconds:.1f} s)")
         return ending
+
+    def _cluster(self) -> dict[str, str]:
+        """Spark's workers leave a folder `work` where Spark is installed: give them one of ours."""
+        if not self.setting.speculates:
+            return {}
+        home = self.folder / "scratch" / "spark"
+        if not home.exists():
+            home.mkdir()
+            for entry in Path(pyspark.__file__).parent.iterdir():
+                if entry.name != "work":
+                    (home / entry.name).symlink_to(entry)
+        return {"SPARK_HOME": str(home)}
 
     def _failpoints(self, kill: Kill | None) -> str:
         actions = [f"{name}@1=delay:{ms}" for name, ms in self.setting.delays.items()]
@@ -224,6 +270,9 @@ class Chain:
             f"--option={key}={value}" for key, value in {**options, **setting.options}.items()
         ]
         confs = {"spark.local.dir": str(scratch), **setting.confs}
+        if setting.speculates:
+            arguments.append("--master=local-cluster[2,2,1024]")
+            confs = {**SPECULATION, **confs}
         arguments += [f"--conf={key}={value}" for key, value in confs.items()]
         arguments += [f"--java-option=-Djava.io.tmpdir={scratch}"]
         arguments += [f"--java-option=-XX:SharedArchiveFile={class_archive()}"]

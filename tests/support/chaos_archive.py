@@ -2,7 +2,7 @@
 
 Problem: a kill test starts a JVM per kill, and half of a start goes into loading and verifying the
 same ten thousand classes.
-Answer: Java's class data sharing. One undisturbed run of the program leaves an archive in build/,
+Answer: Java's class data sharing. One undisturbed run of the program writes an archive to build/,
 which the JVMs of all later lives map instead.
 Invariant: the archive changes how fast a life starts and nothing else. A JVM that finds that it
 does not fit (another Java, other jars) ignores it.
@@ -62,7 +62,7 @@ def _build(archive: Path) -> None:
         try:
             code = life.await_end()
         finally:
-            life.end()  # the JVM writes the archive when Python is gone
+            life.end()  # the JVM writes the archive when Python has ended
         assert code == 0, f"the program ended with {code}:\n{log.read_text('utf-8', 'replace')}"
         assert unfinished.exists(), "the JVM left no archive of its classes"
         unfinished.replace(archive)

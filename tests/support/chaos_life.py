@@ -3,7 +3,7 @@
 Problem: Python, a JVM and Spark's Python workers must die together, at a chosen moment, and none of
 them may outlive a test that fails or is interrupted.
 Answer: a life leads a session of its own. Spark's Python workers leave the process group, but no
-process leaves its session; so the group is killed at once, and then whoever is left of the session.
+process leaves its session; so the group is killed at once, and then the rest of the session.
 Invariant: processes are ended by their id. After `end` none is left; at exit all lives are ended,
 and the program ends itself should its parent vanish without a word.
 """
@@ -59,7 +59,7 @@ class Life:
                 self.lines.append(line.strip())
                 self._changed.notify_all()
         with self._changed:
-            self.lines.append("")  # the program and all who could write for it are gone
+            self.lines.append("")  # the program and all its writing processes have ended
             self._changed.notify_all()
 
     @property
@@ -83,7 +83,7 @@ class Life:
         return None
 
     def kill(self) -> None:
-        """SIGKILL to Python and JVM at once, and then to whoever is left of the session."""
+        """SIGKILL to Python and JVM at once, and then to the rest of the session."""
         if self.process.poll() is None:  # not reaped, so the id cannot be another's by now
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -109,7 +109,7 @@ class Life:
 
     @staticmethod
     def end_all() -> None:
-        """For whoever has to stop at once: ends every life of this process, for good."""
+        """For a caller that has to stop at once: ends every life of this process, for good."""
         with Life._guard:
             Life._over = True
             for life in Life._alive:

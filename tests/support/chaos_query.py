@@ -1,10 +1,10 @@
 """The victim of a kill test: a process of its own that runs one stateful query to its end.
 
-Problem: exactly once is a promise about processes that die at any moment, so what runs the query
-must be killable as a whole, must start fast, and must carry on where its predecessor died.
+Problem: exactly once is a promise about processes that die at any moment, so the program of the
+query must be killable as a whole, must start fast, and must carry on where its predecessor died.
 Answer: a program over a folder of prepared files (chaos_input.py). It runs the query until the
 input is used up, waits until every batch is published, moves the closing file into the input, runs
-the query once more and exits with 0. It prints "ready", "batch N" (offsets are logged), "published
+the query again and exits with 0. It prints "ready", "batch N" (offsets are logged), "published
 N" and "done", so that a killer can choose its moment. TAILRACE_FAILPOINTS is the engine's; "sink.*"
 of the foreachBatch sink, which no engine sees, is honoured here.
 Invariant: run again on the same folders after any death it goes on, and ends with the same output
@@ -45,6 +45,7 @@ from pyspark.sql.types import StructType
 
 import tailrace
 from support.chaos_input import KINDS, SCHEMA, STREAMS, WATERMARK_DELAY, file_name
+from support.compilation import harness_jar
 
 SINKS = ("file", "foreach")
 SOURCES = ("files", "cleaned", "python")
@@ -53,7 +54,7 @@ HALTED = 137
 PATIENCE_SECONDS = 60
 POLL_SECONDS = 0.005
 
-# A life is short: what is compiled or verified is run a few times and thrown away.
+# A life is short: code that is compiled or verified runs only a few times.
 JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
@@ -66,6 +67,8 @@ CONFS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.log.level": "ERROR",
+    # Reads TAILRACE_FAILPOINTS: the engine itself does not.
+    "spark.plugins": "tailrace.testing.FaultsPlugin",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -148,7 +151,7 @@ def _open(spark: SparkSession, source: str, folder: Path) -> DataFrame:
 
 
 class ForgetfulSource(DataSource):
-    """A folder of numbered files that deletes what it is told is committed: a queue, in short."""
+    """A folder of numbered files that deletes those of committed batches: a queue, in short."""
 
     @classmethod
     def name(cls) -> str:
@@ -164,7 +167,7 @@ class ForgetfulSource(DataSource):
 class ForgetfulReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One file a batch. The offset is the number of the next file.
 
-    A file that is asked for and gone raises: what was forgotten too early is never just missing.
+    A file that is asked for and deleted raises: rows deleted too early are never just missing.
     """
 
     def __init__(self, folder: str) -> None:
@@ -217,7 +220,7 @@ def start(spark: SparkSession, query: Query, failpoints: Failpoints) -> Streamin
 
 def _to_sink(writer: DataStreamWriter, query: Query, failpoints: Failpoints) -> DataStreamWriter:
     """file: Spark's own, which skips a batch that its log has: its plan does not even run then.
-    foreach: replaces what an earlier run of the batch wrote."""
+    foreach: replaces the rows of an earlier run of the batch."""
     if query.sink == "file":
         return writer.format("json").option("path", query.output.as_uri())
     query.output.mkdir(parents=True, exist_ok=True)
@@ -232,7 +235,7 @@ def _to_sink(writer: DataStreamWriter, query: Query, failpoints: Failpoints) -> 
 
 
 def keep_batch(output: Path, batch_id: int, rows: list[str]) -> None:
-    """Replaces what an earlier run of the batch wrote, and takes note if that was something else.
+    """Replaces the rows of an earlier run of the batch, and takes note if those were others.
 
     A sink that skips a batch it has seen, as Spark's file sink does, would keep the first run's
     rows: batches that were shown may not change.
@@ -248,7 +251,7 @@ def keep_batch(output: Path, batch_id: int, rows: list[str]) -> None:
 
 
 class Failpoints:
-    """TAILRACE_FAILPOINTS, "name@hit=action,...": what happens at the hit-th passing of a point."""
+    """TAILRACE_FAILPOINTS, "name@hit=action,...": the action at the hit-th passing of a point."""
 
     def __init__(self, text: str) -> None:
         self.passed: dict[str, int] = {}
@@ -275,7 +278,7 @@ class Failpoints:
 
 
 def _halt() -> NoReturn:
-    """What the engine's own "kill" does, from the Python side: nobody gets to say goodbye."""
+    """The engine's own "kill", from the Python side: no code runs after it."""
     os.kill(_jvm().pid, signal.SIGKILL)
     os._exit(HALTED)
 
@@ -330,7 +333,7 @@ def say(line: str) -> None:
 
 
 def report_progress(checkpoint: Path) -> None:
-    """Prints what appears in the logs, from a thread beside the query."""
+    """Prints new entries of the logs, from a thread beside the query."""
     seen = {word: set(logged(checkpoint / log)) for word, log in LOGS.items()}
 
     def watch() -> None:
@@ -349,7 +352,7 @@ LOGS = {"batch": "offsets", "published": "commits"}
 
 
 def die_with_parent() -> None:
-    """Whoever started this is gone, by whatever signal: end the whole process group."""
+    """Ends the whole process group when the parent process has ended, by any signal."""
     parent = os.getppid()
 
     def watch() -> None:
@@ -368,7 +371,7 @@ def _jvm() -> subprocess.Popen[bytes]:
 
 
 def _exit_code(error: BaseException) -> int:
-    """Whether the query failed or the JVM is gone; a dead JVM shows as one of many errors."""
+    """Whether the query failed or the JVM has ended; a dead JVM shows as one of many errors."""
     if isinstance(error, (StreamingQueryException, TimeoutError)):
         return 1
     try:
@@ -380,6 +383,7 @@ def _exit_code(error: BaseException) -> int:
 
 
 def session(
+    master: str,
     partitions: int,
     options: Mapping[str, Any],
     confs: Mapping[str, str],
@@ -389,9 +393,10 @@ def session(
         **CONFS,
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.driver.extraJavaOptions": " ".join([*JAVA_OPTIONS, *java_options]),
+        "spark.jars": str(harness_jar()),
         **confs,
     }
-    builder = SparkSession.builder.master("local[2]")
+    builder = SparkSession.builder.master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     return tailrace.configure(builder, **options).getOrCreate()
@@ -419,6 +424,7 @@ def main() -> int:
     parser.add_argument("--source", choices=SOURCES, default="files")
     for folder in FOLDERS:
         parser.add_argument(f"--{folder}", type=Path, required=True)
+    parser.add_argument("--master", default="local[2]")
     parser.add_argument("--partitions", type=int, default=2, help="shuffle partitions")
     parser.add_argument("--option", type=_pair, action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--conf", type=_pair, action="append", default=[], metavar="KEY=VALUE")
@@ -434,7 +440,7 @@ def main() -> int:
     options = {key: _value(value) for key, value in given.option}
     if given.kind == "medians":  # rows that are in files on this machine between two batches
         options = {"spill": "always", **options}
-    spark = session(given.partitions, options, dict(given.conf), given.java_option)
+    spark = session(given.master, given.partitions, options, dict(given.conf), given.java_option)
     say("ready")
     report_progress(query.checkpoint)
     run(spark, query, Failpoints(os.environ.get("TAILRACE_FAILPOINTS", "")))
@@ -452,4 +458,4 @@ if __name__ == "__main__":
     sys.stdout.flush()
     sys.stderr.flush()
     if code:
-        os._exit(code)  # no handler that talks to a JVM which is gone
+        os._exit(code)  # no handler that talks to a JVM which has ended

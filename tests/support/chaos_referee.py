@@ -1,4 +1,4 @@
-"""Decides whether a query that was killed shows what it shows when nobody kills it.
+"""Decides whether a query that was killed shows the same as when it is not killed.
 
 Problem: rows that are lost, doubled or changed must be seen, in the output and in the state that
 later batches will build on; and state that only the dying process could still read is lost as well.
@@ -29,7 +29,7 @@ SHOWN_ROWS = 5
 
 @dataclass(frozen=True)
 class Result:
-    """All that a run leaves behind, as far as it may be compared."""
+    """Output and state of a run, as far as they may be compared."""
 
     output: Counter[str]
     state: Counter[tuple[str, ...]]
@@ -50,7 +50,7 @@ class Referee:
             raise chain.error("is over, and the result is wrong: " + "; ".join(problems))
 
     def problems(self, chain: Chain) -> list[str]:
-        """What is wrong, in words; empty if nothing is."""
+        """The faults, in words; empty if there are none."""
         kind = chain.setting.kind
         expected = self.expected(kind, chain.seed, chain.files, chain.setting.partitions)
         problems = unpublished(chain.folder / "checkpoint") + conflicts(chain.folder / "output")
@@ -76,7 +76,7 @@ class Referee:
         return self._expected[key]
 
     def _plain_session(self, partitions: int) -> SparkSession:
-        """Spark as it comes: what tailrace does wrong with and without kills is no reference."""
+        """Spark as it comes: a fault of tailrace with and without kills must show, too."""
         session = self.spark.newSession()
         session.conf.set("spark.sql.streaming.stateStore.providerClass", HDFS_CLASS)
         session.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
@@ -110,8 +110,8 @@ def read_state(spark: SparkSession, kind: str, checkpoint: Path) -> Counter[tupl
     """Key and value of every row, with its partition, and for a join its side.
 
     Not of medians: tailrace keeps rows there, of which Spark's reader has no schema, and the
-    reference keeps buffers. What is wrong with their state shows when it is shown: sessions that
-    the closing file leaves open are of that file alone.
+    reference keeps buffers. A fault of their state shows in the output: sessions still open after
+    the closing file are of that file alone.
     """
     if kind == "medians":
         return Counter({("not compared",): 1})
@@ -146,7 +146,7 @@ def conflicts(output: Path) -> list[str]:
 
 
 def difference(what: str, expected: Counter[Any], actual: Counter[Any]) -> list[str]:
-    """What is missing and what is too much, told apart and with examples."""
+    """Missing and surplus rows, apart and with examples."""
     problems = []
     for word, rows in (("missing", expected - actual), ("too many", actual - expected)):
         if rows:

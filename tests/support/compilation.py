@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def harness_jar() -> Path:
     """Returns the jar of the sources as they are now, compiling them if no such jar exists."""
-    sources = sorted((REPOSITORY / "tests" / "jvm").glob("*.scala"))
+    sources = sorted((REPOSITORY / "tests" / "jvm").rglob("*.scala"))
     engine = _build.jar()
     digest = hashlib.sha256(_build.spark_version().encode())
     digest.update(_build.read_properties(engine)["fingerprint"].encode())

@@ -1,12 +1,12 @@
 """A query that counts words, driven batch by batch and watched from outside.
 
-Problem: whether the commit protocol holds shows in three places that have nothing in common: what
-the sink was shown, what is on disk at a given moment, and what a restart makes of it.
+Problem: whether the commit protocol holds shows in three places that have nothing in common: the
+rows in the sink, the files on disk at a given moment, and the run of a restart from them.
 Answer: `Counting` is the smallest query with state, over a folder of its own: one input file is one
-batch; the sink keeps the rows of each batch under the batch's number, replacing what an earlier run
-of it showed, and remembers the change; the logs and the state are read as a stranger would.
-Invariant: a copy of the checkpoint and of the sink's folder is what a crash at that moment would
-have left (`crashed`): all that survives a process is on disk.
+batch; the sink keeps the rows of each batch under the batch's number, replacing those of an earlier
+run, and remembers the change; the logs and the state are read as a stranger would.
+Invariant: a copy of the checkpoint and of the sink's folder equals the disk after a crash at that
+moment (`crashed`): all that survives a process is on disk.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from tailrace import drain
+from tailrace.errors import CommitError
+
 PATIENCE_SECONDS = 90
-# How long something that must not happen is given to happen.
+# How long an event that must not happen is given to happen.
 RESTRAINT_SECONDS = 0.7
 OPTION = "spark.sql.streaming.stateStore.tailrace."
 
@@ -43,7 +46,7 @@ def counted(frame: DataFrame) -> DataFrame:
 
 
 def eventually(reached: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> Any:
-    """Waits until the condition gives something true, and fails if it does not."""
+    """Waits until the condition gives a true value, and fails if it does not."""
     deadline = time.monotonic() + seconds
     while not (found := reached()):
         assert time.monotonic() < deadline, f"waited in vain: {what}"
@@ -52,7 +55,7 @@ def eventually(reached: Callable[[], Any], what: str, seconds: float = PATIENCE_
 
 
 def happens(reached: Callable[[], Any], seconds: float = RESTRAINT_SECONDS) -> bool:
-    """Whether something that must not happen does happen within a moment."""
+    """Whether an event that must not happen does happen within a moment."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if reached():
@@ -61,10 +64,15 @@ def happens(reached: Callable[[], Any], seconds: float = RESTRAINT_SECONDS) -> b
     return False
 
 
+def failpoints(spark: SparkSession) -> Any:
+    """The engine's failpoints in this JVM."""
+    return spark._jvm.tailrace.spark.EngineRuntime.current().failpoints()
+
+
 @contextmanager
 def failpoint(spark: SparkSession, specification: str) -> Iterator[None]:
     """The engine's failpoints in this JVM, until the end of the block."""
-    faults = spark._jvm.tailrace.faults.Failpoint
+    faults = failpoints(spark)
     faults.arm(specification)
     try:
         yield
@@ -81,7 +89,7 @@ def new_session(spark: SparkSession, **options: str) -> SparkSession:
 
 
 class Counting:
-    """The query, its input, and all that it leaves behind.
+    """The query, its input, its checkpoint and its output.
 
     folder/events: the input, a file per batch; checkpoint; output: a file per batch.
     """
@@ -142,7 +150,7 @@ class Counting:
         return (writer.trigger(**trigger) if trigger else writer).start()
 
     def keep(self, batch: DataFrame, number: int) -> None:
-        """The sink: idempotent in the batch's number, and it notices what has changed."""
+        """The sink: idempotent in the batch's number, and it notices changed rows."""
         rows = sorted(json.dumps(row.asDict()) for row in batch.collect())
         with self._lock:
             self.calls.append(number)
@@ -175,13 +183,22 @@ class Counting:
 
         eventually(reached, f"batch {number} to be applied")
 
-    # ---- what is seen from outside
+    # ---- the view from outside
 
     def logged(self, log: str) -> list[int]:
         """The batches of a log of Spark's, as the disk has them."""
         folder = self.checkpoint / log
         found = folder.iterdir() if folder.is_dir() else ()
         return sorted(int(path.name) for path in found if path.name.isdigit())
+
+    def await_started(self, number: int) -> None:
+        """The batch's offsets are prepared: they appear when the batch before is published."""
+        folder = self.checkpoint / "offsets"
+
+        def reached() -> bool:
+            return any(folder.glob(f".{number}.*")) or number in self.logged("offsets")
+
+        eventually(reached, f"batch {number} to be started")
 
     @property
     def published(self) -> list[int]:
@@ -232,7 +249,7 @@ class Counting:
     # ---- crashes
 
     def crashed(self, name: str = "after-crash") -> Counting:
-        """What a crash at this moment would leave, with the same input: to be started anew."""
+        """The disk after a crash at this moment, with the same input: to be started anew."""
         left = Counting(self.folder / name, events=self.events, partitions=self.partitions)
         left.output.rmdir()
         for part in ("checkpoint", "output"):
@@ -242,7 +259,7 @@ class Counting:
         return left
 
     def problems_after(self, spark: SparkSession, **start: Any) -> list[str]:
-        """Runs the query to the end of its input; what is wrong then, in words."""
+        """Runs the query to the end of its input; its faults then, in words."""
         query = self.start(spark, trigger={"availableNow": True}, **start)
         try:
             query.awaitTermination(PATIENCE_SECONDS)
@@ -250,6 +267,11 @@ class Counting:
             return [f"the query failed: {error}"]
         finally:
             query.stop()
+        # A query that ends by itself may end before its last batch is published (RFC 4).
+        try:
+            drain(spark, query=query)
+        except CommitError as error:
+            return [f"the last batch was not published: {error}"]
         problems = [f"batch {number} was shown again, changed" for number in self.conflicts]
         if self.totals != self.expected:
             problems.append(f"counted {dict(self.totals)} instead of {dict(self.expected)}")

@@ -1,4 +1,4 @@
-"""What tests say about stores, in a line each."""
+"""Assertions about stores, in a line each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def commit_all(provider: Provider, version: int, entries: Iterable[tuple[Any, An
 
 
 def state_at(provider: Provider, version: int) -> dict[Row, Row]:
-    """What a version holds, read through a read store that is released again."""
+    """The rows of a version, read through a read store that is released again."""
     store = provider.load_read(version)
     found = contents(store)
     store.release()

@@ -1,10 +1,10 @@
-"""A checkpoint file system that does what a test tells it to (tests/jvm/ScriptedFileSystem.scala).
+"""A checkpoint file system that follows a test's script (tests/jvm/ScriptedFileSystem.scala).
 
 Problem: slow, failing, tearing and lying file systems must be so at a chosen operation, and a test
 must know that the operation is under way.
 Answer: `FileFaults` writes the script of that file system, and reads its record of all that was
 done. A session of `session()` uses it below everything, for local paths and for `scripted://` ones.
-Invariant: after the fixture nothing is held and no line of the script is left.
+Invariant: after the fixture nothing is held and the script is empty.
 """
 
 from __future__ import annotations
@@ -63,6 +63,10 @@ class FileFaults:
     def cut(self, pattern: str, size: int, times: int = ALWAYS) -> None:
         """A file takes so many bytes, and then writing fails."""
         self._script.add("create", pattern, "cut", size, times)
+
+    def fill(self, pattern: str, size: int, times: int = ALWAYS) -> None:
+        """A file takes so many bytes, and then the disk is full, as Hadoop says it: an Error."""
+        self._script.add("create", pattern, "full", size, times)
 
     @contextmanager
     def hold(self, operation: str = "create", pattern: str = PACK) -> Iterator[Any]:

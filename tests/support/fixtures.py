@@ -1,8 +1,8 @@
 """Fixtures for every test that opens stores.
 
-Problem: a provider left open by a failed test would hold memory and files until the JVM ends.
-Answer: tests open providers through a factory that closes what it opened.
-Invariant: after a test no provider of it is open, whatever happened.
+Problem: a provider that a failed test did not close would hold memory and files until the JVM ends.
+Answer: tests open providers through a factory that closes all of them.
+Invariant: after a test no provider of it is open, however it ended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from support.compilation import harness_jar
-from support.harness import Harness, HarnessJar, Provider, Shape
+from support.harness import Harness, HarnessJar, Provider, Remote, Shape
 from support.stores import StoreKind
 
 
@@ -25,7 +25,7 @@ def wait_for(path: Path) -> None:
 
 
 def wait_until(reached: Callable[[], bool], otherwise: str = "it did not happen") -> None:
-    """Waits for something that happens in the background, and fails if it does not."""
+    """Waits for an event in the background, and fails if it does not happen."""
     deadline = time.monotonic() + 60
     while not reached():
         assert time.monotonic() < deadline, otherwise
@@ -64,6 +64,17 @@ class Opener:
         )
         self._opened.append(provider)
         return provider
+
+    def wait_for_snapshot(self, path: Path) -> None:
+        """Waits for the file, and until its store is ready for another snapshot.
+
+        While one is under way, a wish for another is taken as served.
+        """
+        wait_for(path)
+        io = Remote(self.harness.jar, "IoHarness")
+        wait_until(
+            lambda: io.call("under_way", kind="snapshot") == 0, f"{path.name} is still under way"
+        )
 
     def close(self) -> None:
         for provider in self._opened:

@@ -26,7 +26,7 @@ PACKAGE = "org.apache.spark.sql.tailrace.testing."
 
 
 class StoreError(Exception):
-    """An operation that a store refused, with what the JVM said about it."""
+    """An operation that a store refused, with the JVM's error."""
 
     def __init__(self, operation: Mapping[str, Any], error: Mapping[str, Any]) -> None:
         self.operation = operation
@@ -46,7 +46,7 @@ class StoreError(Exception):
 
 
 def wire(value: Any) -> Any:
-    """The JSON form of a value: bytes as base64, what JSON has no number for as a string."""
+    """The JSON form of a value: bytes as base64, numbers that JSON does not have as strings."""
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):
@@ -137,6 +137,7 @@ class Remote:
     """An object in the JVM that executes operations (tests/jvm/Operations.scala)."""
 
     def __init__(self, jar: HarnessJar, class_name: str) -> None:
+        self.jar = jar
         self._remote = jar.new(class_name)
         self._numbers = itertools.count()
 
@@ -178,7 +179,7 @@ class Provider:
     partition: int = 0
     store_name: str = "default"
     confs: Mapping[str, str] = field(default_factory=dict)
-    # The run of the query that the store belongs to; None is a run that nobody has announced.
+    # The run of the query that the store belongs to; None is a run that was not announced.
     run_id: str | None = None
     name: str = ""
     is_open: bool = False

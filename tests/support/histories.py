@@ -1,9 +1,9 @@
-"""Histories of batches: from generated numbers to operations and what they must answer.
+"""Histories of batches: from generated numbers to operations and their expected answers.
 
 Problem: an operation makes sense only in the state it meets (a commit needs an open batch, a load
 a version that exists), but a generator that knows the state cannot be shrunk.
 Answer: a step is four free numbers. Here they are read against the model: the numbers choose among
-what is possible now. Every list of steps is a valid history, so any of it may be left out.
+the operations that are possible now. Every list of steps is a valid history, so any may be omitted.
 Invariant: the operations and expected answers of a history depend on its steps alone.
 """
 
@@ -22,7 +22,7 @@ Check = Callable[[Any], None]
 
 
 class Draw(NamedTuple):
-    """The numbers of a step that are left once its action is chosen."""
+    """The numbers of a step that remain once its action is chosen."""
 
     first: int
     second: int
@@ -69,7 +69,7 @@ VERSIONS: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What a history may do to a store, and how the store is configured."""
+    """The operations of a history, and how the store is configured."""
 
     class_name: str
     confs: dict[str, str]
@@ -78,7 +78,7 @@ class Setting:
     depth: int = 100
     retained: int = 100
     burst: int = 30
-    # Whether numKeys can be trusted: RocksDB does not count what a deleted range held.
+    # Whether numKeys can be trusted: RocksDB does not subtract the keys of a deleted range.
     counts_keys: bool = True
     shares: Mapping[str, int] = field(default_factory=lambda: DATA)
 
@@ -414,7 +414,7 @@ class History:
             self.read_version_fully(versions[0])
 
     def finish(self) -> None:
-        """Every version that may still be loaded holds what it should, for a new provider too."""
+        """Every version that may still be loaded has the model's rows, for a new provider too."""
         versions = self.model.loadable(self.setting.retained, self.setting.depth)
         for version in {versions[0], versions[-1]}:
             self.read_version_fully(version)
@@ -458,7 +458,7 @@ class History:
 
 
 def history_of(steps: Sequence[Step], setting: Setting, directory: str, prefix: str) -> History:
-    """The history that the steps tell, ended by reading everything that is retained."""
+    """The history of the steps, ended by reading every retained version."""
     history = History(setting, directory, prefix)
     for step in steps:
         history.step(step)

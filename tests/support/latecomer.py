@@ -1,6 +1,6 @@
 """The second process of test_latecomer_does_no_harm: runs the query on a checkpoint that is in use.
 
-Argument: the folder of the first process's query. It shows what it shows elsewhere, and lingers
+Argument: the folder of the first process's query. It writes its output elsewhere, and lingers
 over its first batch until a file "go on" appears in the folder.
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from support.counting import Counting, eventually, happens
+from support.counting import Counting, eventually, failpoints, happens
 from support.processes import say, session
 
 SLOW_UPLOAD = "upload.before@2=delay:2000"
@@ -20,7 +20,7 @@ SLOW_UPLOAD = "upload.before@2=delay:2000"
 
 def run_two_batches(spark: SparkSession, counting: Counting) -> StreamingQuery:
     """The second is applied and, for two seconds, not durable."""
-    spark._jvm.tailrace.faults.Failpoint.arm(SLOW_UPLOAD)
+    failpoints(spark).arm(SLOW_UPLOAD)
     query = counting.start(spark)
     for text in ("oak elm", "oak ash fir"):
         counting.run_batch(query, text)
@@ -41,7 +41,7 @@ def start_unique(spark: SparkSession, counting: Counting) -> StreamingQuery:
 
 def stop_at_the_sink(spark: SparkSession, counting: Counting) -> None:
     """All tasks of the second batch are done, and the sink on the driver is slow to take note."""
-    spark._jvm.tailrace.faults.Failpoint.arm("sink.before@2=delay:1500")
+    failpoints(spark).arm("sink.before@2=delay:1500")
     query = start_unique(spark, counting)
     counting.await_published(counting.run_batch(query, "oak elm fir"))
     counting.add("oak ash")

@@ -1,9 +1,9 @@
 """The driver's ledger in the hands of a test.
 
-Problem: the ledger answers later, to whoever waits, and acts on other threads.
+Problem: the ledger answers calls later, and acts on other threads.
 Answer: `LedgerWorld` keeps every call with its reply and every event in order, and lets background
 work wait until the test asks for it (tests/jvm/LedgerHarness.scala).
-Invariant: `events` is everything that has happened, in the order in which it happened. Nobody is
+Invariant: `events` is everything that has happened, in the order in which it happened. No call is
 answered twice.
 """
 
@@ -36,7 +36,7 @@ class Call:
 
     @property
     def reply(self) -> Event | None:
-        """What was answered; None while the asker waits."""
+        """The answer; None while the asker waits."""
         return self.world.replies.get(self.name)
 
     @property
@@ -62,8 +62,9 @@ class Call:
 
 @dataclass(frozen=True)
 class File:
-    """A log entry. Its steps go as scripted: "ok", "fail", "lost" (done, but reported as failed) or
-    "taken" (another query's entry has the name); what comes after the script is "ok"."""
+    """A log entry. Its steps go as scripted: "ok", "fail", "full" (of the disk, a java.lang.Error),
+    "lost" (done, but reported as failed) or "taken" (another query's entry has the name); steps
+    after the end of the script are "ok"."""
 
     name: str
     prepare: Sequence[str] = ()
@@ -74,7 +75,7 @@ class File:
 
 
 class LedgerWorld:
-    """A ledger of its own, one checkpoint unless said otherwise, and what has come of it."""
+    """A ledger of its own, one checkpoint unless said otherwise, and the events so far."""
 
     def __init__(self, harness: LedgerHarness, *, patience: int = 1000) -> None:
         self.harness = harness
@@ -99,7 +100,7 @@ class LedgerWorld:
     def close(self) -> None:
         self.harness.call("drop", ledger=self.name)
 
-    # ---- what happened
+    # ---- the events
 
     def all(self, what: str) -> list[Event]:
         return [event for event in self.events if event["what"] == what]
@@ -111,22 +112,22 @@ class LedgerWorld:
 
     # ---- the driver's side
 
-    def begin(self, run: str, committed: int = -1, *, packs_exist: bool = False) -> None:
+    def begin(self, run: str, committed: int = -1) -> None:
         """A query has listed its logs: from now on `run` is the run of all calls."""
         self.run = run
-        self.do("listed", run=run, committed=committed, packs_exist=packs_exist)
+        self.do("begin", run=run, next=committed + 1)
 
     def on_batch(self, op: str, batch: int, **arguments: Any) -> Any:
         return self.do(op, **{"run": self.run, "batch": batch, **arguments})
 
-    def write_offsets(self, batch: int, **script: Sequence[str]) -> None:
-        self.on_batch("write_offsets", batch, file=File(f"offsets/{batch}", **script).document())
+    def take_offsets(self, batch: int, **script: Sequence[str]) -> None:
+        self.on_batch("take_offsets", batch, file=File(f"offsets/{batch}", **script).document())
 
     def hand_over(self, batch: int, **script: Sequence[str]) -> None:
         self.on_batch("hand_over", batch, file=File(f"commits/{batch}", **script).document())
 
     def do_work(self) -> None:
-        """All that waits to be done on other threads, and what follows from it."""
+        """All steps that wait for other threads, and those that follow from them."""
         while self.work:
             self.do("work")
 
@@ -137,7 +138,7 @@ class LedgerWorld:
         self.on_batch(op, batch, call=call.name, **arguments)
         return call
 
-    def enter(
+    def register(
         self,
         batch: int,
         store: str = "a",
@@ -146,7 +147,7 @@ class LedgerWorld:
         **arguments: Any,
     ) -> Call:
         arguments = {"store": [store, lineage], "executor": executor, **arguments}
-        return self.ask("enter", batch, **arguments)
+        return self.ask("register", batch, **arguments)
 
     def gate(self, batch: int) -> Call:
         return self.ask("gate", batch)
@@ -176,8 +177,25 @@ class LedgerWorld:
         """A whole batch on one executor, from its first task to `commits/N`."""
         stores = stores or (("a", batch + 1),)
         for store, lineage in stores:
-            assert self.enter(batch, store, lineage).answer == "proceed"
+            assert self.register(batch, store, lineage).answer == "admitted"
         self.hand_over(batch)
         self.durable(batch, *stores)
         self.do_work()
         assert self.visible[-1] == f"commits/{batch}"
+
+
+def apply(ledger: LedgerWorld, batch: int, *stores: str, executor: str = "1") -> None:
+    """A batch up to the point where Spark hands over `commits/N`."""
+    for store in stores or ("a",):
+        assert ledger.register(batch, store, batch + 1, executor).answer == "admitted"
+    ledger.hand_over(batch)
+
+
+def assert_refused(call: Call, *said: str) -> None:
+    """The answer states problem, cause and remedy."""
+    reply = call.reply
+    assert reply is not None, "there is no answer"
+    assert reply["answer"] == "refused", reply
+    assert all(reply[part] for part in ("problem", "because", "remedy")), reply
+    text = " ".join((reply["problem"], reply["because"], reply["remedy"]))
+    assert all(words in text for words in said), text

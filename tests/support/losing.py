@@ -1,8 +1,8 @@
 """The program of test_lost_executor.py: an executor dies with state that is not durable yet.
 
 Two executors are processes of their own. Both are slow to upload their second pack; one of them is
-killed meanwhile. With rule 7 the query fails and a new start takes it up again; without it nobody
-notices, and nothing is ever published again.
+killed meanwhile. With rule 7 the query fails and a new start takes it up again; without it the
+loss is not noticed, and nothing is ever published again.
 
 Argument: a folder.
 """

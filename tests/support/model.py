@@ -1,9 +1,9 @@
 """The state store as a few dictionaries.
 
-Problem: to know what a store must answer after any history of batches.
+Problem: to know a store's right answers after any history of batches.
 Answer: a model without files, bytes or versions of formats. Each family is a dictionary from key
 to list of values; a commit copies them all; a load copies them back.
-Invariant: the model never looks at a store. What it expects is known before the store is asked.
+Invariant: the model never looks at a store. The right answer is known before the store is asked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def nulls_last(key: Row) -> tuple[Any, ...]:
 
 @dataclass
 class Model:
-    """What a store must answer: the committed versions and the batch that is open on one."""
+    """A store's right answers: the committed versions and the batch that is open on one."""
 
     versions: dict[int, State] = field(default_factory=lambda: {0: empty_state()})
     latest: int = 0
@@ -69,7 +69,7 @@ class Model:
     def commit(self) -> int:
         assert self.base is not None
         version = self.base + 1
-        # What came after the version that is now replaced belongs to another history.
+        # Versions after the one that is now replaced belong to another history.
         self.versions = {old: kept for old, kept in self.versions.items() if old < version}
         self.versions[version] = self.state
         self.latest = version

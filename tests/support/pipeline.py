@@ -2,7 +2,7 @@
 
 Problem: the pipeline works on threads of its own, towards a driver and a file system.
 Answer: `PipelineWorld` stands for both (tests/jvm/PipelineHarness.scala): it gives orders when the
-test says so, lets uploads fail, and keeps what has happened.
+test says so, lets uploads fail, and records the events.
 Invariant: nothing is said to have happened, or not to happen any more, because time has passed; a
 test waits for an event that must come, or looks at a thread that waits.
 """
@@ -28,7 +28,7 @@ class PipelineHarness(Remote):
 
 @dataclass(frozen=True)
 class Submission:
-    """A task that leaves its part; it may have to wait."""
+    """A task that submits its part; it may have to wait."""
 
     world: PipelineWorld
     name: str
@@ -38,7 +38,7 @@ class Submission:
         return bool(self.world.do("waits", call=self.name))
 
     def result(self) -> int | None:
-        """For a part: how many of other batches were waiting. Raises what the task has met."""
+        """For a part: how many of other batches were waiting. Raises the task's error."""
         found: int | None = self.world.do("result", call=self.name)
         return found
 
@@ -61,7 +61,7 @@ class PipelineWorld:
     def submit(
         self, batch: int, store: str, lineage: int = 1, *, size: int = 8, **arguments: Any
     ) -> Submission:
-        """Sends a part of `size` bytes; `limit` is what the executor keeps at most."""
+        """Sends a part of `size` bytes; `limit` is the most bytes that the executor keeps."""
         arguments = {"limit": 1000, "bytes": (store * size)[:size], **arguments}
         call = self.harness.new_name("submission")
         self.do("submit", call=call, batch=batch, store=store, lineage=lineage, **arguments)
@@ -70,7 +70,7 @@ class PipelineWorld:
     def commit(
         self, batch: int, store: str, lineage: int = 1, *, answer: str, **arguments: Any
     ) -> Submission:
-        """A task that commits a store, to whom the ledger says `answer` when it enters."""
+        """A task that commits a store, to whom the ledger says `answer` when it registers."""
         arguments = {"limit": 1000, "bytes": store * 8, "answer": answer, **arguments}
         call = self.harness.new_name("commit")
         self.do("commit", call=call, batch=batch, store=store, lineage=lineage, **arguments)
@@ -79,7 +79,7 @@ class PipelineWorld:
     def order(self, batch: int, *stores: StoreAt, **arguments: Any) -> None:
         self.do("orders", batch=batch, stores=list(stores), **arguments)
 
-    # ---- what happened
+    # ---- the events
 
     def all(self, what: str, **fields: Any) -> list[Event]:
         """Events of a kind so far, with these fields."""

@@ -1,10 +1,10 @@
 """Programs of the tests that need a process, and a JVM, of their own.
 
-Problem: what it does to leave a session, to lose an executor or to switch a rule off shows only in
-a process that nobody else uses, and no such process may outlive its test.
+Problem: the end of a session, the loss of an executor and a rule switched off can be tested only
+in a process that no other test uses, and no such process may outlive its test.
 Answer: `Program` starts a module of this package as a program, in a process group of its own, and
-reads what it says, a line of JSON at a time (`say`). `session` is their Spark session.
-Invariant: after the block of `Program` neither the program nor its JVM is left.
+reads its output, a line of JSON at a time (`say`). `session` is their Spark session.
+Invariant: after the block of `Program` neither the program nor its JVM is alive.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ import tailrace
 from support.compilation import harness_jar
 from support.counting import PATIENCE_SECONDS, eventually
 
+# Reads TAILRACE_FAILPOINTS and TAILRACE_RULES_OFF: the engine itself does not.
+FAULTS_PLUGIN = "tailrace.testing.FaultsPlugin"
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -42,6 +44,7 @@ def session(
         "spark.driver.extraJavaOptions": JAVA_OPTIONS,
         "spark.jars": str(harness_jar()),
         "spark.log.level": "ERROR",
+        "spark.plugins": FAULTS_PLUGIN,
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -53,7 +56,7 @@ def session(
 
 
 def say(what: str, **facts: Any) -> None:
-    """Tells whoever started the program; the first word comes with the JVM's id."""
+    """A line to the test that started the program; it has the JVM's id."""
     gateway: Any = SparkContext._gateway
     print(json.dumps({"said": what, "jvm": gateway.proc.pid, **facts}), flush=True)
 
@@ -72,10 +75,11 @@ class Program:
 
     def __enter__(self) -> Program:
         tests = str(Path(__file__).resolve().parents[1])
+        path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
             [sys.executable, "-m", self.module, *self.arguments],
             cwd=tests,
-            env={**os.environ, "PYTHONPATH": tests, **self.environment},
+            env={**os.environ, "PYTHONPATH": path, **self.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
@@ -90,8 +94,8 @@ class Program:
             self._lines.put(line)
         self._lines.put("")
 
-    def hear(self, what: str) -> dict[str, Any]:
-        """The next thing that the program says, which must be this."""
+    def expect(self, what: str) -> dict[str, Any]:
+        """The program's next message, which must be this."""
         while True:
             try:
                 line = self._lines.get(timeout=PATIENCE_SECONDS)
@@ -99,13 +103,13 @@ class Program:
                 raise AssertionError(f"{self.module} did not say {what!r}") from None
             assert line, f"{self.module} ended before it said {what!r}"
             if line.startswith('{"said"'):
-                heard: dict[str, Any] = json.loads(line)
-                self.jvm = heard["jvm"]
-                assert heard["said"] == what
-                return heard
+                message: dict[str, Any] = json.loads(line)
+                self.jvm = message["jvm"]
+                assert message["said"] == what
+                return message
 
     def interrupt(self) -> None:
-        """Ctrl-C: SIGINT to everybody in the program's process group."""
+        """Ctrl-C: SIGINT to every process in the program's process group."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def await_end(self) -> int:

@@ -1,8 +1,8 @@
-"""A query as its stores see it: somebody who announces a run and publishes its batches.
+"""A query as its stores see it: it announces a run and publishes its batches.
 
 Problem: stores that a test commits by itself write changes files of their own; packs come only from
 queries, and a query takes seconds.
-Answer: `Query` does for its stores what a query's driver does (tests/jvm/QueryHarness.scala).
+Answer: `Query` stands for a query's driver towards its stores (tests/jvm/QueryHarness.scala).
 Ledger, pipeline and files are the session's real ones.
 Invariant: when `commit` returns, the batch is published.
 """
@@ -70,6 +70,12 @@ class Query:
 
     def packs_of(self, version: int) -> list[Path]:
         return sorted(self.packs.glob(f"{version}-*.pack.tr"))
+
+    def remove_packs_after(self, version: int) -> None:
+        """As `tailrace rollback` removes the state of batches that are to run again."""
+        for pack in self.packs.glob("*.pack.tr"):
+            if int(pack.name.partition("-")[0]) > version:
+                pack.unlink()
 
     def stop(self) -> None:
         self.harness.call("await_quiet", root=str(self.root))

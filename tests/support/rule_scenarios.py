@@ -5,7 +5,7 @@ Answer: the same function runs twice: with all rules in the tests' own session, 
 its own in which TAILRACE_RULES_OFF names the rule. Uploads are held up by the scripted file system
 at the moment that matters, and a crash is a copy of the disk at that moment (`Counting.crashed`),
 so that nothing depends on chance or speed.
-Invariant: a scenario returns what went wrong, in words; with the rule that is nothing.
+Invariant: a scenario returns its faults, in words; with the rule there are none.
 
 As a program: the rule's number and a folder.
 """
@@ -20,11 +20,11 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQuery
 
-from support.counting import Counting, eventually, happens
+from support.counting import Counting, happens
 from support.faults import PACK, FileFaults
 from support.processes import say, session
 
-# What the rule forbids is given so long to happen.
+# How long an event that the rule forbids is given to happen.
 RESTRAINT_SECONDS = 1.5
 FORGETS = {"cleanSource": "delete"}
 
@@ -49,13 +49,14 @@ def output_is_final(faults: FileFaults, folder: Path) -> list[str]:
 
 
 def batch_is_run_again(faults: FileFaults, folder: Path) -> list[str]:
-    """3. The same crash: does Spark run batch 2 again, or go on from the offsets of batch 3?"""
+    """3. The same crash: does Spark run batch 2 again, or go on with batch 3, whose offsets are
+    there although batch 2 is not published?"""
     left = crash_between_two_batches(faults, folder)
     return left.problems_after(faults.session())
 
 
 def input_is_there(faults: FileFaults, folder: Path) -> list[str]:
-    """4. The same crash over a source that deletes what it is told is committed."""
+    """4. The same crash over a source that deletes the files of committed batches."""
     left = crash_between_two_batches(faults, folder, source=FORGETS)
     return left.problems_after(faults.session(), source=FORGETS)
 
@@ -77,7 +78,7 @@ def readers_see_the_last_batch(faults: FileFaults, folder: Path) -> list[str]:
             problems.append(f"read {dict(reader.result())} instead of {dict(counting.expected)}")
         restarted.result().stop()
     if counting.calls.count(2) > 1:
-        problems.append("a batch ran again though nobody had crashed")
+        problems.append("a batch ran again though no process had crashed")
     return problems
 
 
@@ -121,13 +122,13 @@ def crash_between_two_batches(faults: FileFaults, folder: Path, **start: Any) ->
         await_held()
         counting.add("elm elm")
         if not start:
-            eventually(lambda: 3 in counting.logged("offsets"), "batch 3 to be started")
+            counting.await_started(3)
         happens(lambda: not (counting.events / "0002.json").exists(), RESTRAINT_SECONDS)
         return crash(counting, query)
 
 
 def crash(counting: Counting, query: StreamingQuery) -> Counting:
-    """What a crash would leave now. The query that did not crash after all touches it no more."""
+    """The disk after a crash now. The query, which did not really crash, touches it no more."""
     left = counting.crashed()
     query.stop()
     return left

@@ -52,7 +52,7 @@ class StateFile:
 
 @dataclass(frozen=True)
 class PackEntry:
-    """Where in a pack a store's part is, and what it leads from and to."""
+    """Where in a pack a store's part is, its lineage and its parent's."""
 
     store: str
     lineage: int

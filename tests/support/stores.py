@@ -1,9 +1,9 @@
-"""The stores under contract and what each of them can.
+"""The stores under contract and their capabilities.
 
 Problem: one suite for all stores, though Spark's own do not answer every call.
 Answer: an explicit table. A test names the capabilities it needs and runs on the stores that have
 them; tests/contract/test_unsupported.py asserts that the others refuse the call.
-Invariant: tailrace can all that any other store can, but for what TAILRACE_LACKS names and why.
+Invariant: tailrace has every capability of any other store, but for TAILRACE_LACKS, which says why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROCKSDB_CONF = "spark.sql.streaming.stateStore.rocksdb."
 
 
 class Capability(Enum):
-    """Something the SPI describes and not every store does."""
+    """A part of the SPI that not every store has."""
 
     RANGE_ENCODER = auto()
     TIMESTAMP_ENCODERS = auto()
@@ -31,7 +31,7 @@ class Capability(Enum):
     LOAD_EMPTY = auto()
     # A read through a store that was committed or aborted is refused.
     REFUSES_READS_AFTER_END = auto()
-    # numKeys follows what deleteRange removed.
+    # numKeys does not count the keys that deleteRange removed.
     COUNTS_DELETED_RANGES = auto()
     # A version committed again after maintenance made a snapshot of it is read as it is now.
     REPLACES_SNAPSHOTS = auto()
@@ -41,7 +41,7 @@ class Capability(Enum):
 
 @dataclass(frozen=True)
 class StoreKind:
-    """A store under contract: its provider, its settings, what it lacks."""
+    """A store under contract: its provider, its settings, the capabilities it lacks."""
 
     name: str
     class_name: str

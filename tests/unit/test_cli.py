@@ -15,11 +15,18 @@ from tailrace.options import describe
     [
         ([], "COMMAND"),
         (["fly"], "fly"),
-        (["demo", "--rows", "0"], "'0' is not a whole number greater than 0"),
         (["demo", "--keys", "many"], "'many'"),
         (["demo", "--batches", "3", "--seconds", "4"], "not allowed with"),
         (["demo", "--against", "paper"], "paper"),
         (["doctor", "--now"], "--now"),
+        (["rollback", "a"], "--to"),
+        (["rollback", "a", "--to", "-1"], "--to"),
+        (["rollback", "a", "--to", "last"], "'last' is not the number of a batch"),
+        (["rollback", "a", "--to", "1", "--quiet-seconds", "nan"], "'nan' is not a number of"),
+        (
+            ["rollback", "a", "--to", "1", "--file-sink", "b", "--sink-replaces-batches"],
+            "not allowed with",
+        ),
     ],
 )
 def test_wrong_usage_is_told(
@@ -55,6 +62,19 @@ def test_a_foreseen_error_ends_with_code_1_and_its_text(
     assert "remedy:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["seconds", "batches", "rows", "keys"])
+@pytest.mark.parametrize("value", ["0", "-3", "3000000000"])
+def test_numbers_that_make_no_sense_are_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setattr(demo, "jar", lambda: pytest.fail("the demo would have started"))
+    assert main(["demo", f"--{name}", value]) == 1
+    told = capsys.readouterr().err
+    assert f"--{name} cannot be {value}." in told
+    assert "cause:" in told
+    assert "remedy:" in told
+
+
 def test_doctor_names_the_failed_check_and_stops_there(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
@@ -68,7 +88,7 @@ def test_doctor_names_the_failed_check_and_stops_there(
 
 def test_the_percentile_is_a_time_that_occurred() -> None:
     assert demo.summarize([3.0, 1.0, 2.0]) == (2.0, 3.0)
-    assert demo.summarize([float(n) for n in range(1, 101)]) == (50.5, 95.0)
+    assert demo.summarize([float(n) for n in range(1, 101)]) == (50.5, 99.0)
     assert demo.summarize([1.0]) == (1.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Errors as PySpark hands them on: what caused them, and whether they would come back."""
+"""Errors as PySpark hands them on: their causes, and whether they would come back."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_a_printed_condition_decides() -> None:
 
 
 def test_printed_class_names_outside_of_a_stack_trace_decide_nothing() -> None:
-    text = "Caused by: tailrace.errors.CorruptFile: says a line of somebody's data"
+    text = "Caused by: tailrace.errors.CorruptFile: says a line of a user's data"
     assert diagnose(RuntimeError(text)).outlook is Outlook.UNKNOWN
     nested = (
         "Traceback (most recent call last):\n  File\nValueError: tailrace.errors.CorruptFile: x"
@@ -289,10 +289,10 @@ def test_a_jvm_that_is_gone_leaves_what_python_knows() -> None:
 
 
 def test_every_error_of_the_engine_is_in_one_table() -> None:
-    """A new error has to be told apart here, too: does a restart mend it?"""
+    """A new error has to be classified here, too: does a restart mend it?"""
     declaration = re.compile(
         r"^final class (\w+)(?:\([^{}]*?\))?\s+"
-        r"extends (?:CheckpointError|EngineError|IOException\(tailrace\.errors)",
+        r"extends (?:CheckpointError|EngineError|IOException\(StoreError)",
         re.MULTILINE,
     )
     declared = [

@@ -1,4 +1,4 @@
-"""Errors tell problem, cause and remedy, and can be told apart by class."""
+"""Errors state problem, cause and remedy, and can be told apart by class."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Hints that say nothing, or something that does not exist, are refused before Spark sees them."""
+"""Hints that are empty, or name an unknown pattern, are refused before Spark sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options: defaults, rules, and errors that name what is wrong and what would be right."""
+"""Options: defaults, rules, and errors that name the wrong value and a right one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tailrace import Options
 from tailrace.errors import OptionError
-from tailrace.options import CONF_PREFIX, describe
+from tailrace.options import CONF_PREFIX, describe, refuse_unknown
 
 
 def test_the_defaults_are_valid_and_what_is_promised() -> None:
@@ -21,7 +21,12 @@ def test_the_defaults_are_valid_and_what_is_promised() -> None:
         "max_deltas": 100,
         "memory_limit": None,
         "spill": "on",
+        "io_threads": 2,
+        "io_bandwidth": None,
         "read_batch_ratio": 0.02,
+        "prefetch": "auto",
+        "cold_io": "buffered",
+        "cold_dir": None,
         "max_space_amplification": 1.5,
         "lock_timeout": "60s",
         "commit": "async",
@@ -48,7 +53,10 @@ def test_confs_hold_every_option_that_has_a_value() -> None:
         CONF_PREFIX + "snapshotRatio": "1.0",
         CONF_PREFIX + "maxDeltas": "100",
         CONF_PREFIX + "spill": "on",
+        CONF_PREFIX + "ioThreads": "2",
         CONF_PREFIX + "readBatchRatio": "0.02",
+        CONF_PREFIX + "prefetch": "auto",
+        CONF_PREFIX + "coldIo": "buffered",
         CONF_PREFIX + "maxSpaceAmplification": "1.5",
         CONF_PREFIX + "lockTimeout": "60s",
         CONF_PREFIX + "commit": "async",
@@ -81,6 +89,11 @@ def test_confs_hold_every_option_that_has_a_value() -> None:
         ("pending_limit", "1g"),
         ("retry_timeout", "5min"),
         ("local_dir", "copies"),
+        ("cold_dir", "hdfs://host:8020/spilled"),
+        ("cold_dir", "s3a://bucket/spilled/state"),
+        ("cold_dir", "file:/mnt/spilled"),
+        ("cold_dir", "file:///mnt/spilled"),
+        ("cold_dir", None),
         ("holistic", "buffers"),
     ],
 )
@@ -129,6 +142,13 @@ def test_allowed_values_are_kept_as_they_are(name: str, value: Any) -> None:
         ("retry_timeout", "60"),
         ("local_dir", " "),
         ("local_dir", 7),
+        ("cold_dir", "/mnt/spilled"),
+        ("cold_dir", "spilled"),
+        ("cold_dir", "hdfs:spilled"),
+        ("cold_dir", "s3a://bucket"),
+        ("cold_dir", "s3a://bucket/two words"),
+        ("cold_dir", ""),
+        ("cold_dir", 7),
         ("holistic", "columns"),
     ],
 )
@@ -139,6 +159,15 @@ def test_other_values_are_refused_with_name_value_and_rule(name: str, value: Any
     assert name in caught.value.problem
     assert repr(value) in caught.value.problem
     assert rule.allowed in caught.value.cause
+
+
+def test_files_far_away_cannot_be_opened_past_the_page_cache() -> None:
+    with pytest.raises(OptionError) as caught:
+        Options.of(cold_dir="hdfs://host/spilled", cold_io="direct")
+    assert "cold_dir and cold_io" in caught.value.problem
+    assert "hdfs://host/spilled" in caught.value.cause
+    assert "cold_io" in caught.value.remedy
+    assert Options.of(cold_dir="hdfs://host/spilled", cold_io="buffered").cold_dir is not None
 
 
 @pytest.mark.parametrize(
@@ -163,6 +192,22 @@ def test_a_name_like_no_other_gets_no_guess() -> None:
     with pytest.raises(OptionError) as caught:
         Options.of(zzz=1)
     assert "Did you mean" not in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [("memroyLimit", "memoryLimit"), ("max_deltas", "maxDeltas"), ("Spill", "spill")],
+)
+def test_a_slip_in_a_conf_is_answered_with_the_closest_key(slip: str, meant: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        refuse_unknown(["spark.master", CONF_PREFIX + slip])
+    assert CONF_PREFIX + slip in caught.value.problem
+    assert f"{CONF_PREFIX}{meant}?" in caught.value.remedy
+
+
+def test_confs_of_every_option_and_of_others_are_accepted() -> None:
+    options = Options.of(memory_limit="8g", local_dir="a", cold_dir="file:/b")
+    refuse_unknown([*options.confs(), "spark.sql.other"])
 
 
 def test_options_cannot_be_changed() -> None:

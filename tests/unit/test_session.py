@@ -20,7 +20,7 @@ from tailrace.session import JARS_CONF, PROVIDER_CLASS, PROVIDER_CONF
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a script that was started with nothing set; what configure sets is undone after."""
+    """As in a script that was started with nothing set; settings of configure are undone after."""
     for name in ("MASTER", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYSPARK_PYTHON", "")
@@ -44,6 +44,7 @@ def test_the_names_at_the_top_are_exactly_these() -> None:
         "configure",
         "confs",
         "drain",
+        "enrich",
         "explain",
         "hint",
         "jar",
@@ -83,6 +84,14 @@ def test_a_wrong_option_changes_nothing_on_the_builder() -> None:
     with pytest.raises(OptionError):
         tailrace.configure(builder, max_delta=3)
     assert builder._options == {}
+
+
+def test_a_misspelt_conf_on_the_builder_is_refused() -> None:
+    key = CONF_PREFIX + "memroyLimit"
+    with pytest.raises(OptionError) as caught:
+        configured({key: "8g"})
+    assert key in caught.value.problem
+    assert CONF_PREFIX + "memoryLimit" in caught.value.remedy
 
 
 @pytest.mark.parametrize("present", [{}, {"spark.master": "local[2]"}])

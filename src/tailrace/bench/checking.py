@@ -1,7 +1,7 @@
 """Every workload against its reference, at a size of your choice: `tailrace bench check`.
 
 Problem: the test suite compares with the references at a size that fits a test suite.
-Answer: the same comparison with as many events as asked for, a million unless told otherwise, on
+Answer: the same comparison with as many events as asked for, a million by default, on
 RocksDB and on tailrace; one line per workload and store as it goes.
 Invariant: ends with an error if a single row differs, and says which.
 """

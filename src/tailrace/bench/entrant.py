@@ -1,9 +1,9 @@
 """One store's query in a run: started once, kept alive, run batch by batch.
 
 Problem: stopping a query between its turns would make it load its state again, and a query that
-is not stopped takes part in everyone's measurements.
-Answer: the query stands at a gate and sleeps. One call lets one batch through and gives back what
-that batch cost.
+is not stopped takes part in all measurements.
+Answer: the query stands at a gate and sleeps. One call lets one batch through and returns the
+batch's costs.
 Invariant: of all entrants of a run, at most one is running a batch.
 """
 
@@ -21,10 +21,8 @@ from tailrace.bench.meters import FileLedger, Meters, Sample
 from tailrace.bench.plan import Job, Plan
 from tailrace.bench.progress import batch_row, digest
 from tailrace.bench.remote import LineMeter
-from tailrace.bench.stores import BenchError, Store, session_for
-from tailrace.errors import TailraceError
+from tailrace.bench.stores import BenchError, Store, bounded, session_for
 from tailrace.options import Options
-from tailrace.session import drain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,6 +61,9 @@ class Entrant:
         self._preloaded_at_once = job.rows if job.options else PRELOAD_ROWS
         options = Options.of(**job.options).confs() if job.options else {}
         session = session_for(spark, store, {**tailrace_confs, **options})
+        if store.rocksdb and "memory_limit" in job.options:
+            for key, value in bounded(job.options["memory_limit"]).items():
+                session.conf.set(key, value)
         source = gated_events(session, job.events, folder.name, plan.partitions)
         frame = job.workload.build(source, job.query)
         if plan.check and not store.floor:
@@ -82,7 +83,7 @@ class Entrant:
         return f"remote://{self._folder}" if far else self._folder.as_uri()
 
     def preload(self, rows: int) -> None:
-        """Lets rows through that nobody measures."""
+        """Lets rows through that are not measured."""
         while rows > 0:
             size = min(rows, self._preloaded_at_once)
             self._run(size)
@@ -102,7 +103,7 @@ class Entrant:
         turn, rows, extra = self.loop.batch(self._run)
         self._last = self._meters.sample()
         report = self._report(turn)
-        row = {
+        row: dict[str, Any] = {
             "repeat": repeat,
             "round": phase,
             "order": order,
@@ -113,6 +114,8 @@ class Entrant:
             "checkpoint": self._files.written(),
             **extra,
         }
+        if not self.store.counts:
+            row["state"]["rows"] = None
         if self._line:
             row["line"] = self._line.spent()
         result = digest(report, OBSERVATION)
@@ -130,8 +133,9 @@ class Entrant:
     def close(self) -> None:
         with contextlib.suppress(Exception):  # a query that failed is already stopped
             self._query.stop()
-        with contextlib.suppress(TailraceError):  # nothing may be on its way into the folder
-            drain(self._spark, query=self._query)
+        with contextlib.suppress(Exception):  # nothing may be on its way into the folder
+            # Reading the log waits for that, on any store and with any build of the engine.
+            self._query._jsq.streamingQuery().commitLog().getLatestBatchId()
         self._gate.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -49,7 +49,7 @@ class Gate:
             check()
 
     def wait(self, end: int, check: Callable[[], None], millis: int = 250) -> Turn:
-        """The same for a batch that this gate has let through, and what it took."""
+        """The same for a batch that this gate has let through; returns its times."""
         self.await_end(end, check, millis)
         waited, took = str(self._gate.turn(end)).split()
         return Turn(end, int(waited) / 1e9, int(took) / 1e9)

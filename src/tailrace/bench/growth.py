@@ -2,8 +2,8 @@
 
 Problem: a store that is fast while its state fits a cache may be slow afterwards, and a run that
 lets state grow as it goes measures both at once.
-Answer: before anything counts, every key is seen once, so the state has its full size; then each
-batch updates the same number of rows of it, uniformly.
+Answer: before the first measured batch every key is seen once, so the state has its full size; then
+each batch updates the same number of rows of it, uniformly.
 Invariant: between two sizes nothing differs but the number of keys.
 """
 

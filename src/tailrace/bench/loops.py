@@ -1,12 +1,12 @@
-"""When a batch starts, and what is in it.
+"""When a batch starts, and which events are in it.
 
 Problem: throughput and latency are different questions. As fast as possible, nothing ever queues,
 and a slow store hides how long events would have waited for it.
 Answer: two loops. Closed: a batch of fixed size starts when the one before it is committed. Open:
 events arrive by a clock, whatever the store does; a batch takes all that has arrived, and latency
 is from an event's arrival to the commit of its batch.
-Invariant: in the open loop a store's clock stands still while it is not its turn, and what had not
-been taken by then is still waiting afterwards: interleaving neither adds nor hides latency.
+Invariant: in the open loop a store's clock stands still while it is not its turn, and events not
+taken by then are still waiting afterwards: interleaving neither adds nor hides latency.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAMPLES_PER_BATCH = 20
 
 
 class Runs(Protocol):
-    """What a loop needs of the query it drives: run one batch to its commit."""
+    """The query that a loop drives: runs one batch to its commit."""
 
     def __call__(self, rows: int) -> Turn: ...
 
@@ -37,7 +37,7 @@ class Loop(Protocol):
         """A turn begins."""
 
     def batch(self, run: Runs) -> tuple[Turn, int, dict[str, Any]]:
-        """Runs one batch; gives the rows it had and what only this loop knows of it."""
+        """Runs one batch; gives its turn, its rows and the figures that only this loop knows."""
 
     def pause(self) -> None:
         """The turn ended."""
@@ -163,11 +163,11 @@ class OpenLoop:
         first, self._taken = self._taken, self._taken + rows
         if self._deadline is not None:
             self._deadline.learn(rows, turn.seconds)
-        # What was left over is not made to wait for another interval.
+        # Events that did not fit do not wait for another interval.
         self._due = started if rows < waiting else started + self._trigger
         step = max(1, rows // SAMPLES_PER_BATCH)
         numbers = range(first, self._taken, step)
-        latencies = [round(committed - self._arrivals.time_of(n), 6) for n in numbers]
+        latencies = [round(committed - self._arrivals.time_of(n), 4) for n in numbers]
         return turn, rows, {"latency_seconds": latencies, "left_waiting": waiting - rows}
 
     def _wait_until(self, moment: float) -> None:

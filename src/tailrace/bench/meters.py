@@ -1,12 +1,12 @@
-"""What a batch costs beside its time: CPU, memory, garbage collection, files.
+"""The costs of a batch beside its time: CPU, memory, garbage collection, files.
 
 Problem: two stores with the same latency may differ in everything else, and both live in one JVM.
 Answer: counters are read before and after each batch, and their difference is the batch's. The
 files of a checkpoint are counted by comparing its folder before and after.
-Invariant: reading happens between batches, while every query sleeps, so it is in no one's time.
+Invariant: reading happens between batches, while every query sleeps, so it is in no query's time.
 
-What this cannot tell: memory belongs to the whole JVM, where the state of all stores of the run
-is. Files that were written and deleted within one batch (temporary files) are not seen.
+Limits: memory belongs to the whole JVM, where the state of all stores of the run is. Files that
+were written and deleted within one batch (temporary files) are not seen.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Sample:
     rss_peak_bytes: int | None
 
     def since(self, before: Sample) -> dict[str, Any]:
-        """What was spent between two samples, and the peaks at the later one."""
+        """The costs between two samples, and the peaks at the later one."""
         cpu = {
             "jvm": self.jvm_cpu - before.jvm_cpu,
             "python": self.python_cpu - before.python_cpu,
@@ -96,7 +96,7 @@ class OtherWork:
         self._before = _foreign_cpu()
 
     def share(self) -> float | None:
-        """Of all cores. None where it cannot be told."""
+        """Of all cores. None where it cannot be measured."""
         now, passed = _foreign_cpu(), time.monotonic() - self._started
         if now is None or self._before is None or passed <= 0:
             return None

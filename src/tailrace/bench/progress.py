@@ -1,4 +1,4 @@
-"""What Spark reports of a batch, in the words of a result.
+"""Spark's report of a batch, in the words of a result.
 
 Problem: a progress report has its times in one place, its state in another, by operator.
 Answer: one flat row per batch: times in milliseconds, state figures summed over the operators.

@@ -1,4 +1,4 @@
-"""What `--remote rtt=30ms,bandwidth=1gbit` says, and the settings that make it so.
+"""The option `--remote rtt=30ms,bandwidth=1gbit`, and the settings that make it so.
 
 Problem: a run on one machine has its checkpoint on a local disk, where a commit costs little.
 Answer: the engine's `remote` file system: the local disk behind a line with a round-trip time and
@@ -24,15 +24,16 @@ _BYTES = {"kb": 10**3, "mb": 10**6, "gb": 10**9}
 
 MODEL = (
     "The checkpoint is on a local disk behind a simulated line: every metadata operation (create, "
-    "open, close after writing, rename, delete, list, status, mkdirs) waits for one round trip, "
-    "and all streams of the process share one bandwidth per direction. Not modelled: lost packets, "
-    "slow start, load and replication on the server, other clients, the CPU of a client library."
+    "open, close after writing, rename, delete, list, status, mkdirs) and every read of a part of "
+    "a file waits for one round trip, and all streams of the process share one bandwidth per "
+    "direction. Not modelled: lost packets, slow start, load and replication on the server, other "
+    "clients, the CPU of a client library."
 )
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A line to a checkpoint far away."""
+    """A line to a remote checkpoint."""
 
     rtt_nanos: int
     bandwidth_bytes: int
@@ -83,7 +84,7 @@ class Remote:
 
 
 class LineMeter:
-    """What went over the line since it was last looked at."""
+    """Operations, bytes and waiting on the line since the last look."""
 
     def __init__(self, spark: SparkSession, remote: Remote) -> None:
         system: Any = _jvm.engine(spark).classes.bench.RemoteFileSystem

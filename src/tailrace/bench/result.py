@@ -2,7 +2,8 @@
 
 Problem: a figure in a report must be traceable to the batches it came from, on another machine
 and a year later.
-Answer: one JSON file with the environment, every measured batch, summaries and ratios.
+Answer: one JSON file with the environment, every measured batch, summaries and ratios; a line per
+batch (compact.py).
 Invariant: everything in summaries and ratios follows from the batches in the same file. No host
 name, user or path is in it.
 """
@@ -17,16 +18,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.bench import compact
 from tailrace.bench.plan import Job, Plan
 from tailrace.bench.ratios import ratios
 from tailrace.bench.statistics import TOLERANCE, latency_pairs, summary, weighted_summary
-from tailrace.bench.stores import BenchError, Store
+from tailrace.bench.stores import (
+    COUNTING,
+    ROCKSDB,
+    ROCKSDB_CHANGELOG,
+    ROCKSDB_CHANGELOG_COUNTING,
+    ROCKSDB_COUNTING,
+    BenchError,
+    Store,
+)
 
 if TYPE_CHECKING:
     from tailrace.bench.runner import Outcome
 
 FORMAT = "tailrace-bench"
-VERSION = 1
+VERSION = 2
+"""1 had its batches as objects; both are read."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -102,14 +113,14 @@ def run(
                 "note": store.note,
                 "floor": store.floor,
                 "settings": dict(store.confs),
-                "summary": summarized(rows[store.name]),
+                "summary": rounded(summarized(rows[store.name])),
                 "batches": list(rows[store.name]),
             }
             for store in stores
             if rows.get(store.name)
         },
         "results": _results(agreements),
-        "ratios": compared,
+        "ratios": rounded(compared),
         "tolerance": TOLERANCE,
         "stable": all(
             one["stable"] for each in compared.values() for one in each["stores"].values()
@@ -151,6 +162,15 @@ def summarized(rows: Rows) -> dict[str, Any]:
     }
 
 
+def rounded(value: Any) -> Any:
+    """Derived figures, to six digits: more are in no measurement."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {key: rounded(part) for key, part in value.items()}
+    return [rounded(part) for part in value] if isinstance(value, list) else value
+
+
 def _line(rows: Rows) -> dict[str, float] | None:
     """Operations by kind, bytes and waiting per batch, where the checkpoint is remote."""
     names = {name for row in rows for name in row.get("line", ())}
@@ -174,12 +194,12 @@ def _results(agreements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def write(result: Mapping[str, Any], path: Path) -> None:
     """Writes the file as a whole or not at all."""
     temporary = path.with_name(f".{path.name}.partial")
-    temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    temporary.write_text(compact.text(compact.packed(result)), encoding="utf-8")
     temporary.replace(path)
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A result file; refuses what is not one."""
+    """A result file; refuses other files."""
     problem = f"{path} cannot be reported on."
     try:
         found = json.loads(path.read_text("utf-8"))
@@ -197,10 +217,10 @@ def read(path: Path) -> dict[str, Any]:
             f'It does not say "format": "{FORMAT}", so `tailrace bench` has not written it.',
             "Name a file that `tailrace bench --out` wrote.",
         )
-    if found.get("version") != VERSION:
+    if found.get("version") not in (1, VERSION):
         raise BenchError(
             problem,
-            f"It is of version {found.get('version')}; this tailrace reads version {VERSION}.",
+            f"It is of version {found.get('version')}; this tailrace reads 1 and {VERSION}.",
             "Report on it with the tailrace that wrote it, or measure again.",
         )
     missing = [key for key in ("environment", "settings", "runs") if key not in found]
@@ -208,4 +228,54 @@ def read(path: Path) -> dict[str, Any]:
         raise BenchError(
             problem, f"It has no {', '.join(missing)}: it is damaged.", "Measure again."
         )
-    return found
+    return {**renamed(compact.unpacked(found)), "version": VERSION}
+
+
+_COUNTED = {
+    ROCKSDB.name: ROCKSDB_COUNTING,
+    ROCKSDB_CHANGELOG.name: ROCKSDB_CHANGELOG_COUNTING,
+}
+
+
+def renamed(result: dict[str, Any]) -> dict[str, Any]:
+    """In the first results RocksDB counted its rows; now its name says so where it did."""
+    return {**result, "runs": [_renamed_run(run) for run in result["runs"]]}
+
+
+def _renamed_run(run: Mapping[str, Any]) -> dict[str, Any]:
+    new = {
+        name: _COUNTED[name].name
+        for name, store in run["stores"].items()
+        if name in _COUNTED and COUNTING not in store.get("settings", {})
+    }
+    if not new:
+        return dict(run)
+
+    def name_of(old: str) -> str:
+        return new.get(old, old)
+
+    def with_names(found: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+        return {key: name_of(value) if key in names else value for key, value in found.items()}
+
+    changed = dict(run)
+    changed["stores"] = {
+        name_of(name): {**store, "title": _COUNTED[name].title, "note": _COUNTED[name].note}
+        if name in new
+        else store
+        for name, store in run["stores"].items()
+    }
+    changed["ratios"] = {
+        reference: {
+            **with_names(compared, ("reference", "reference_at_p99")),
+            "chosen_from": [name_of(name) for name in compared["chosen_from"]],
+            "stores": {name_of(name): ratio for name, ratio in compared["stores"].items()},
+        }
+        for reference, compared in run["ratios"].items()
+    }
+    results = run["results"]
+    changed["results"] = {
+        **results,
+        "stores": [name_of(name) for name in results["stores"]],
+        "differences": [with_names(each, ("store", "against")) for each in results["differences"]],
+    }
+    return changed

@@ -3,11 +3,11 @@
 Problem: two runs after each other compare two moments of a machine as much as two stores.
 Answer: every store has its query, all of them alive in one session, and they take turns: some
 batches each, then the next, in an order that moves on by one in every round.
-Invariant: what was measured is kept, whatever ends the run; an interrupted result says so.
+Invariant: measurements are kept, whatever ends the run; an interrupted result says so.
 
 One run of a job:
 1. Start a query per store, and let the preload through.
-2. Warm up: some batches of each, which are thrown away.
+2. Warm up: some batches of each, which are discarded.
 3. Rounds: each store runs its share of the batches.
 4. Stop the queries, free their state, compare their results.
 """
@@ -18,7 +18,7 @@ import contextlib
 import itertools
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,8 @@ from tailrace.bench.meters import OtherWork
 from tailrace.bench.plan import Job, Plan
 from tailrace.bench.remote import behind_settings
 from tailrace.bench.screen import Screen
-from tailrace.bench.stores import BenchError, Store
+from tailrace.bench.stores import Store
+from tailrace.errors import TailraceError
 
 if TYPE_CHECKING:
     from tailrace.cli._local import LocalSession
@@ -44,7 +45,7 @@ class Stopped(Exception):  # noqa: N818 - the user's wish, not an error
 
 @dataclass
 class Outcome:
-    """What the stores of one job have shown so far."""
+    """The measurements and results of one job's stores so far."""
 
     job: Job
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -60,7 +61,7 @@ def run(plan: Plan, screen: Screen) -> dict[str, Any]:
     confs = tailrace.confs()  # once, and before: it compiles the engine if a source has changed
     with (
         local_session("tailrace bench", plan.cores, plan.memory, settings(plan)) as session,
-        _interrupts(screen) as stop,
+        interrupts(screen) as stop,
     ):
         found = measure(session, plan, screen, stop, confs)
     screen.clear()
@@ -75,6 +76,8 @@ def measure(
     confs: dict[str, str],
 ) -> dict[str, Any]:
     """The same in a session that is there already."""
+    from tailrace.cli._local import readable
+
     found = environment(session.spark)
     others = OtherWork()
     outcomes: list[Outcome] = []
@@ -85,17 +88,18 @@ def measure(
             _run_job(session, plan, outcomes[-1], screen, stop, confs)
     except (Stopped, KeyboardInterrupt):
         interrupted = True
-    except BenchError as error:
+    except Exception as error:  # a query's, the JVM's that died: measurements are kept
         if not any(rows for outcome in outcomes for rows in outcome.rows.values()):
             raise
-        screen.say(f"{outcomes[-1].job.label} failed, and the run ends with it: {error}")
+        told = str(error) if isinstance(error, TailraceError) else readable(str(error))
+        screen.say(f"{outcomes[-1].job.label} failed, and the run ends with it: {told}")
         interrupted = True
     found["other_work_share"] = others.share()
     return result.assemble(plan, found, outcomes, interrupted)
 
 
 def settings(plan: Plan) -> dict[str, str]:
-    """What the session has beside the defaults of Spark; the same for every store."""
+    """The session's settings beside the defaults of Spark; the same for every store."""
     chosen = {
         "spark.sql.shuffle.partitions": str(plan.partitions),
         "spark.sql.streaming.numRecentProgressUpdates": "10",
@@ -120,11 +124,11 @@ def _run_job(
         entrants: list[Entrant] = []
         try:
             # 1.
-            for number, store in enumerate(plan.stores):
+            for number, store in enumerate(plan.stores_of(outcome.job)):
                 folder = session.directory / f"{outcome.job.workload.name}-{repeat}-{number}"
-                loop = _loop(plan, outcome.job, store)
+                its_loop = loop(plan, outcome.job, store)
                 entrants.append(
-                    Entrant(session.spark, store, outcome.job, plan, loop, folder, confs)
+                    Entrant(session.spark, store, outcome.job, plan, its_loop, folder, confs)
                 )
                 if outcome.job.preload:
                     screen.say(f"{outcome.job.label}: preloading {store.title}")
@@ -143,7 +147,7 @@ def _run_job(
             outcome.agreements.append(agreement(entrants))
             for entrant in entrants:
                 entrant.close()
-            _free_state(session)
+            free_state(session)
 
 
 def _round(
@@ -175,30 +179,38 @@ def shares(batches: int, rounds: int) -> list[int]:
 
 def agreement(entrants: list[Entrant]) -> dict[str, Any]:
     """Whether the stores showed the same results, batch by batch, as far as they ran the same."""
-    compared = [
-        entrant
-        for entrant in entrants
-        if entrant.digests and not entrant.store.deadline and isinstance(entrant.loop, ClosedLoop)
-    ]
+    return agreement_of(
+        {
+            entrant.store.name: entrant.digests
+            for entrant in entrants
+            if not entrant.store.deadline and isinstance(entrant.loop, ClosedLoop)
+        }
+    )
+
+
+def agreement_of(digests: Mapping[str, Mapping[int, list[int]]]) -> dict[str, Any]:
+    """The same for digests by store and batch."""
+    compared = {name: found for name, found in digests.items() if found}
+    first = next(iter(compared), "")
     differences = [
-        {"store": other.store.name, "against": compared[0].store.name, "batch": number}
-        for other in compared[1:]
-        for number in sorted(other.digests.keys() & compared[0].digests.keys())
-        if other.digests[number] != compared[0].digests[number]
+        {"store": other, "against": first, "batch": number}
+        for other in list(compared)[1:]
+        for number in sorted(compared[other].keys() & compared[first].keys())
+        if compared[other][number] != compared[first][number]
     ]
     return {
-        "compared": [entrant.store.name for entrant in compared] if len(compared) > 1 else [],
-        "batches": min((len(entrant.digests) for entrant in compared), default=0),
+        "compared": list(compared) if len(compared) > 1 else [],
+        "batches": min((len(found) for found in compared.values()), default=0),
         "differences": differences[:20],
         "agree": not differences,
     }
 
 
-def _loop(plan: Plan, job: Job, store: Store) -> Loop:
+def loop(plan: Plan, job: Job, store: Store) -> Loop:
     deadline = None
     if store.deadline:
         # A batch's fixed cost alone can exceed the deadline; then batches of one row would only
-        # make it worse, so at least half of what arrives meanwhile is taken.
+        # make it worse, so at least half of the events that arrive meanwhile are taken.
         usual = job.rows if job.rate is None else max(1, round(job.rate * job.trigger))
         deadline = Deadline(
             job.trigger or 1.0, most=max(job.rows, 10 * usual), least=max(1, usual // 2)
@@ -208,7 +220,7 @@ def _loop(plan: Plan, job: Job, store: Store) -> Loop:
     return OpenLoop(Arrivals(job.rate, job.spread, plan.seed), job.trigger, deadline)
 
 
-def _free_state(session: LocalSession) -> None:
+def free_state(session: LocalSession) -> None:
     """Closes the stores of queries that ended, instead of a minute later: the next job's memory."""
     jvm: Any = session.spark._jvm
     with contextlib.suppress(Exception):  # not public; without it memory is freed later
@@ -217,8 +229,8 @@ def _free_state(session: LocalSession) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts(screen: Screen) -> Iterator[threading.Event]:
-    """The first Ctrl-C ends the run after the present batch, a second one at once."""
+def interrupts(screen: Screen) -> Iterator[threading.Event]:
+    """The first Ctrl-C ends the run after the present batch; a second one, or SIGTERM, at once."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop

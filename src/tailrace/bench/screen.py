@@ -2,7 +2,7 @@
 
 Problem: a run takes minutes and prints its result at the end.
 Answer: one line on standard error that changes, or plain lines where that is not a terminal.
-Invariant: standard output is left to the result. A time left is shown only when enough steps are
+Invariant: standard output is the result's alone. A time left is shown only when enough steps are
 done to know it: the first ones start Spark and compile, and say nothing about the rest.
 """
 

@@ -1,7 +1,7 @@
 """How much two settings matter that FlowKV has figures for: `tailrace bench sensitivity`.
 
 Problem: the share of lists that one read takes along, and how much dead space a log may hold, are
-numbers somebody chose; a good default is one around which little changes.
+numbers that were chosen; a good default is one around which little changes.
 Answer: state that is several times larger than its memory, and the same query once per value.
 Invariant: between two runs of a plot nothing differs but the setting on its axis.
 """
@@ -23,7 +23,7 @@ SESSION_MEMORY = "48m"
 """For sessions of some 1.5 million rows, 50 MB: most are in files when they are read."""
 UPDATE_KEYS = 1_000_000
 UPDATE_MEMORY = "96m"
-"""A million keys take 32 MB of slots and 56 MB of records; a batch needs some more."""
+"""A million keys take 16 MB of slots and 56 MB of records; a batch needs some more."""
 
 
 def jobs(options: Mapping[str, str], rows: int = 50_000) -> tuple[Job, ...]:

@@ -1,4 +1,4 @@
-"""The arithmetic of a result: percentiles, spreads, and what counts as the same.
+"""The arithmetic of a result: percentiles, spreads, and when ratios count as the same.
 
 Problem: a percentile of few values and a ratio of two noisy medians look more certain than they
 are.

@@ -1,8 +1,9 @@
 """The stores that a run compares, and the settings that choose each of them.
 
 Problem: a comparison is worth nothing if a setting of one store leaks into the query of another.
-Answer: each query gets a session of its own. Spark's stores run on Spark's defaults: every setting
-that tailrace makes is taken back there, and only the provider is chosen.
+Answer: each query gets a session of its own. On Spark's stores every setting that tailrace makes is
+undone; RocksDB has the settings that an expert would give it: it does not count its rows (which
+costs a read before each write), with and without changelog, and for joins also in format 4.
 Invariant: a session prepared for a store has that store's settings and no other store's.
 """
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 _SPARK_STATE = "org.apache.spark.sql.execution.streaming.state."
 _ROCKSDB = _SPARK_STATE + "RocksDBStateStoreProvider"
-_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+_ROCKSDB_CONF = "spark.sql.streaming.stateStore.rocksdb."
+COUNTING = _ROCKSDB_CONF + "trackTotalNumberOfRows"
+_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+_CHANGELOG = _ROCKSDB_CONF + "changelogCheckpointing.enabled"
 
 
 class BenchError(TailraceError):
@@ -43,32 +47,75 @@ class Store:
     sparks: bool = False
     """One of Spark's own stores, in vanilla Spark."""
     rocksdb: bool = False
-    """One of the two settings of which the better is the rival."""
+    """One of the settings of RocksDB, of which the best is the rival."""
+    joins: bool = False
+    """A setting for joins: other workloads do not run on it."""
     own: bool = False
     """tailrace: gets tailrace's settings."""
     deadline: bool = False
     """The size of its batches is bounded so that they end within the trigger interval."""
     background: bool = False
     """Its checkpoint is written behind the query's back."""
+    before: bool = False
+    """Another build of the engine, with which this one is compared."""
     near: bool = False
     """Its checkpoint is on the local disk, also where --remote puts the others' far away."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it knows how many rows it has; RocksDB that does not says 0."""
+        return self.confs.get(COUNTING) != "false"
 
 
 ROCKSDB = Store(
     "rocksdb",
     "RocksDB",
-    "Spark's RocksDB store with its defaults: a snapshot is uploaded with every batch",
-    {PROVIDER_CONF: _ROCKSDB, _CHANGELOG: "false"},
+    "Spark's RocksDB store: a snapshot is uploaded with every batch; it does not count its rows",
+    {PROVIDER_CONF: _ROCKSDB, _CHANGELOG: "false", COUNTING: "false"},
     sparks=True,
     rocksdb=True,
 )
 ROCKSDB_CHANGELOG = Store(
     "rocksdb-changelog",
     "RocksDB, changelog",
-    "Spark's RocksDB store with changelog checkpointing",
-    {PROVIDER_CONF: _ROCKSDB, _CHANGELOG: "true"},
+    "Spark's RocksDB store with changelog checkpointing; it does not count its rows",
+    {PROVIDER_CONF: _ROCKSDB, _CHANGELOG: "true", COUNTING: "false"},
     sparks=True,
     rocksdb=True,
+)
+ROCKSDB_COUNTING = Store(
+    "rocksdb-counting",
+    "RocksDB, counting rows",
+    "Spark's RocksDB store with its defaults: it reads before each write to count its rows",
+    {PROVIDER_CONF: _ROCKSDB, _CHANGELOG: "false", COUNTING: "true"},
+    sparks=True,
+    rocksdb=True,
+)
+ROCKSDB_CHANGELOG_COUNTING = Store(
+    "rocksdb-changelog-counting",
+    "RocksDB, changelog, counting rows",
+    "the same with changelog checkpointing",
+    {PROVIDER_CONF: _ROCKSDB, _CHANGELOG: "true", COUNTING: "true"},
+    sparks=True,
+    rocksdb=True,
+)
+ROCKSDB_FORMAT4 = Store(
+    "rocksdb-format4",
+    "RocksDB, join format 4",
+    "joins only: rocksdb with the state format of joins that is made for eviction by time",
+    {**ROCKSDB.confs, _JOIN_FORMAT: "4"},
+    sparks=True,
+    rocksdb=True,
+    joins=True,
+)
+ROCKSDB_CHANGELOG_FORMAT4 = Store(
+    "rocksdb-changelog-format4",
+    "RocksDB, changelog, join format 4",
+    "joins only: rocksdb-changelog with that format",
+    {**ROCKSDB_CHANGELOG.confs, _JOIN_FORMAT: "4"},
+    sparks=True,
+    rocksdb=True,
+    joins=True,
 )
 HDFS = Store(
     "hdfs",
@@ -80,11 +127,26 @@ HDFS = Store(
 TAILRACE = Store(
     "tailrace", "tailrace", "tailrace with its defaults", {PROVIDER_CONF: PROVIDER_CLASS}, own=True
 )
+TAILRACE_BEFORE = Store(
+    "tailrace-before",
+    "tailrace, before",
+    "tailrace with its defaults, of another checkout: tailrace bench compare",
+    {PROVIDER_CONF: PROVIDER_CLASS},
+    own=True,
+    before=True,
+)
 TAILRACE_SYNC = Store(
     "tailrace-sync",
     "tailrace, synchronous",
     "tailrace with commit=sync: each batch waits until its state is written",
     {PROVIDER_CONF: PROVIDER_CLASS, CONF_PREFIX + "commit": "sync"},
+    own=True,
+)
+TAILRACE_NO_PREFETCH = Store(
+    "tailrace-no-prefetch",
+    "tailrace, no prefetching",
+    "tailrace with prefetch=off: a spilled record is read with the look-up that needs it",
+    {PROVIDER_CONF: PROVIDER_CLASS, CONF_PREFIX + "prefetch": "off"},
     own=True,
 )
 TAILRACE_LOCAL = Store(
@@ -121,9 +183,24 @@ ASYNC_CHECKPOINT = Store(
 
 STORES = {
     store.name: store
-    for store in (ROCKSDB, ROCKSDB_CHANGELOG, HDFS, TAILRACE, TAILRACE_SYNC, TAILRACE_LOCAL, NONE)
+    for store in (
+        ROCKSDB,
+        ROCKSDB_CHANGELOG,
+        ROCKSDB_FORMAT4,
+        ROCKSDB_CHANGELOG_FORMAT4,
+        ROCKSDB_COUNTING,
+        ROCKSDB_CHANGELOG_COUNTING,
+        HDFS,
+        TAILRACE,
+        TAILRACE_SYNC,
+        TAILRACE_NO_PREFETCH,
+        TAILRACE_LOCAL,
+        NONE,
+    )
 }
 BASELINES = {store.name: store for store in (ZSTREAM, ASYNC_CHECKPOINT)}
+EVERY = {**STORES, **BASELINES, TAILRACE_BEFORE.name: TAILRACE_BEFORE}
+"""All that a result can have."""
 
 
 def chosen(names: Sequence[str], baselines: Sequence[str] = ()) -> tuple[Store, ...]:
@@ -154,6 +231,17 @@ def _named(name: str, known: Mapping[str, Store], kind: str, argument: str) -> S
         f"The values of {argument} are: {', '.join(known)}.",
         f"Did you mean {closest[0]}?" if closest else "Use one of these.",
     )
+
+
+def bounded(memory_limit: str) -> dict[str, str]:
+    """Settings of RocksDB for the memory that tailrace has in the same run, such as "128m".
+
+    Spark bounds the RocksDB instances of a process together, and takes the size of the first.
+    """
+    return {
+        _ROCKSDB_CONF + "boundedMemoryUsage": "true",
+        _ROCKSDB_CONF + "maxMemoryUsageMB": memory_limit.removesuffix("m"),
+    }
 
 
 def session_for(

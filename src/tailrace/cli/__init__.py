@@ -1,6 +1,6 @@
 """The `tailrace` command.
 
-Problem: a user wants to see that tailrace works here before reading anything.
+Problem: a user wants to see that tailrace works here before reading its documents.
 Answer: a few subcommands, each in its own module with `add_arguments` and `run`.
 Invariant: every listed subcommand works; an error that tailrace foresees ends with its three
 lines and exit code 1, wrong usage with exit code 2, never with a stack trace.
@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tailrace._version import __version__
-from tailrace.cli import bench, demo, doctor, option_table, report
+from tailrace.cli import bench, demo, doctor, option_table, report, rollback
 from tailrace.errors import TailraceError
 
 
 class Command(Protocol):
-    """What a subcommand's module has."""
+    """The interface of a subcommand's module."""
 
     __doc__: str | None
 
@@ -34,6 +34,7 @@ COMMANDS: dict[str, Command] = {
     "report": report,
     "doctor": doctor,
     "options": option_table,
+    "rollback": rollback,
 }
 
 

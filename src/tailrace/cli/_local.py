@@ -1,18 +1,18 @@
 """A quiet local Spark session for the commands.
 
-Problem: a JVM writes warnings of its own over whatever a command prints, and a command that
+Problem: a JVM writes warnings of its own over a command's output, and a command that
 fails has to show why.
-Answer: the JVM's standard error goes to a file, whose end is shown when something fails.
-Invariant: whatever happens, the session is stopped, its JVM has ended and its files are gone.
+Answer: the JVM's standard error goes to a file, whose end is shown when the command fails.
+Invariant: however it ends, the session is stopped, its JVM has ended and its files are deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tailrace.cli._folder import deaf, temporary_folder
 from tailrace.errors import SessionError, TailraceError
 from tailrace.session import configure, refuse_remote
 
@@ -34,13 +35,20 @@ class LocalSession:
 
 @contextlib.contextmanager
 def local_session(
-    name: str, cores: int = 2, memory: str = "2g", settings: dict[str, str] | None = None
+    name: str,
+    cores: int = 2,
+    memory: str = "2g",
+    settings: dict[str, str] | None = None,
+    confs: dict[str, str] | None = None,
 ) -> Iterator[LocalSession]:
-    """A session of this process alone, with tailrace configured."""
+    """A session of this process alone, with tailrace configured, or with another one's `confs`."""
     refuse_remote({})
-    with tempfile.TemporaryDirectory(prefix="tailrace-", ignore_cleanup_errors=True) as temporary:
-        directory = Path(temporary)
-        builder = configure(SparkSession.builder.master(f"local[{cores}]").appName(name))
+    with temporary_folder() as directory, _quiet():
+        builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
+        if confs is None:
+            configure(builder)
+        else:
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # as configure does
         defaults = {
             "spark.driver.memory": memory,
             "spark.driver.bindAddress": "127.0.0.1",
@@ -52,7 +60,7 @@ def local_session(
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
         }
-        for key, value in (defaults | (settings or {})).items():
+        for key, value in (defaults | (confs or {}) | (settings or {})).items():
             builder.config(key, value)
         log = directory / "jvm.log"
         spark: SparkSession | None = None
@@ -71,18 +79,20 @@ def local_session(
                 "Correct the cause. If it lies in tailrace, please report it.",
             ) from None
         finally:
-            if spark is not None:
+            with deaf():
                 _end(spark)
 
 
-def _end(spark: SparkSession) -> None:
-    """Stops the session, and waits for the JVM so that nothing is left behind."""
+def _end(spark: SparkSession | None) -> None:
+    """Stops the session, and waits for the JVM so that no process or file remains."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
-    with contextlib.suppress(Exception):  # a JVM that is gone cannot be stopped, and need not be
-        spark.sparkContext.setLogLevel("OFF")
-        spark.stop()
+    # A JVM that has ended cannot be stopped, and need not be.
+    with contextlib.suppress(Exception):
+        if spark is not None:
+            spark.sparkContext.setLogLevel("OFF")
+            spark.stop()
     process = getattr(gateway, "proc", None)
     if process is None:
         return
@@ -100,8 +110,19 @@ def _end(spark: SparkSession) -> None:
 
 
 @contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """py4j logs a stack trace for each call that a signal or the JVM's end broke off."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+@contextlib.contextmanager
 def _standard_error_to(path: Path) -> Iterator[None]:
-    """What starts in here writes its standard error to a file, for all its life."""
+    """A process that starts in here writes its standard error to a file, for all its life."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -11,10 +11,14 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.cli._numbers import LARGEST, Allowed, check, check_memory, cores
+
 if TYPE_CHECKING:
     from tailrace.bench.plan import Job, Plan, Sizes
 
-STORES = "rocksdb,rocksdb-changelog,hdfs,tailrace,none"
+ROCKSDB = "rocksdb,rocksdb-changelog,rocksdb-format4,rocksdb-changelog-format4"
+"""As an expert sets it; the two of format 4 run joins only."""
+STORES = f"{ROCKSDB},hdfs,tailrace,none"
 DEFAULT_OUT = "tailrace-bench.json"
 
 
@@ -22,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD",
         help="workloads or groups of them; `list` shows all; `misa`, `growth`, `sensitivity`, "
-        "`restore` "
-        "and `check` have their own settings")  # fmt: skip
+        "`spill`, `restore`, "
+        "`check` and `compare` have their own settings")  # fmt: skip
     add("--suite", help="the workloads of a suite, or those of it that were named")
     add("--stores", default=None, help=f"in this order, by commas (default: {STORES})")
     add("--baseline", action="append", default=[], metavar="NAME",
@@ -43,12 +47,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--partitions", type=int, help="shuffle partitions (default: the cores; 8 in misa)")
     add("--option", action="append", default=[], metavar="KEY=VALUE",
         help="an option of the workload's events or query; can be given often")  # fmt: skip
-    add("--repeat", type=int, default=1, help="runs of the whole comparison (default: 1)")
+    add("--repeat", type=int, help="runs of the whole comparison (default: 1; 3 in restore)")
+    add("--before", type=Path, metavar="CHECKOUT",
+        help="compare: the other checkout of tailrace (or an engine's jar)")  # fmt: skip
     add("--remote", metavar="rtt=30ms,bandwidth=1gbit", help="a checkpoint behind such a line")
     add("--sizes", help="growth: rows of state, by commas")
     add("--rates", help="misa: records per second, by commas (default: 1500,2500)")
     add("--triggers", help="misa: seconds, by commas (default: 3)")
     add("--scale", type=float, default=1.0, help="misa: divides the triggers (default: 1)")
+    add("--cold-io", choices=("buffered", "direct"), default="buffered",
+        help="spill: how tailrace reads and writes files of spilled state")  # fmt: skip
+    add("--cold-dir", metavar="URI", help="spill: where these files are (remote:///folder: behind "
+        "the line of --remote)")  # fmt: skip
+    add("--limit", type=int, metavar="MB",
+        help="spill: memory of each store, in place of a third of its state")  # fmt: skip
     add("--cores", type=int, help="task slots (default: the machine's cores)")
     add("--memory", default="4g", help="heap of the JVM (default: 4g)")
     add("--seed", type=int, default=42, help="of events and arrivals (default: 42)")
@@ -56,17 +68,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, default=Path(DEFAULT_OUT), help=f"default: {DEFAULT_OUT}")
 
 
+ALLOWED = {
+    "rows": Allowed(),
+    "rate": Allowed(most=1_000_000),
+    "batches": Allowed(),
+    "warmup": Allowed(least=0),
+    "rounds": Allowed(),
+    "trigger": Allowed(least=0, most=3600, because="seconds"),
+    "keys": Allowed(),
+    "limit": Allowed(most=1 << 20, because="megabytes"),
+    "partitions": Allowed(most=4096),
+    "repeat": Allowed(),
+    "sizes": Allowed(),
+    "rates": Allowed(most=1_000_000),
+    "triggers": Allowed(least=0.001, most=3600, because="seconds"),
+    "scale": Allowed(least=0.001, most=1000),
+    "seed": Allowed(least=-LARGEST),
+}
+
+
+def checked(arguments: argparse.Namespace) -> argparse.Namespace:
+    """The same, with lists of numbers as lists; refuses values out of range."""
+    for name, kind in (("sizes", int), ("rates", int), ("triggers", float)):
+        text = getattr(arguments, name)
+        if isinstance(text, str):
+            setattr(arguments, name, _numbers(f"--{name}", text, kind))
+    here = Allowed(most=cores(), because="the cores that this machine has for it")
+    check(arguments, {**ALLOWED, "cores": here})
+    check_memory(arguments.memory)
+    return arguments
+
+
 def run(arguments: argparse.Namespace) -> int:
     if arguments.workloads == ["list"]:
         print(listing())
         return 0
+    arguments = checked(arguments)
     if arguments.workloads == ["restore"]:
         return run_restore(arguments)
     if arguments.workloads[:1] == ["check"]:
         return run_check(arguments)
-    from tailrace.bench import result, runner
+    if arguments.workloads[:1] == ["compare"]:
+        return run_compare(arguments)
+    from tailrace.bench import runner
     from tailrace.bench.plan import check_output
-    from tailrace.bench.report.text import conclusion
     from tailrace.bench.screen import Screen
 
     plan = plan_of(arguments)
@@ -76,10 +121,45 @@ def run(arguments: argparse.Namespace) -> int:
         f"{len(plan.jobs)} workload(s) on {', '.join(store.name for store in plan.stores)}: "
         f"{plan.steps} batches, of which {plan.warmup} per store are warm-up."
     )
-    found = runner.run(plan, screen)
-    result.write(found, arguments.out)
+    return _kept(runner.run(plan, screen), arguments.out)
+
+
+def run_compare(arguments: argparse.Namespace) -> int:
+    """This checkout and another one, each in a process of its own, batch by batch in turns."""
+    from tailrace.bench import compare
+    from tailrace.bench.plan import check_output
+    from tailrace.bench.screen import Screen
+    from tailrace.bench.stores import BenchError
+
+    if arguments.before is None:
+        raise BenchError(
+            "There is nothing to compare with.",
+            "--before was not given.",
+            "Name a folder with another checkout: git worktree add ../before main, then --before "
+            "../before.",
+        )
+    unused = [name for name in ("stores", "rate", "suite") if getattr(arguments, name) is not None]
+    if unused or arguments.baseline:
+        raise BenchError(
+            f"--{[*unused, 'baseline'][0]} has no meaning in compare.",
+            "Its two stores are tailrace, before and now, as fast as possible.",
+            "Leave the option out.",
+        )
+    plan = compare.plan_of(arguments)
+    check_output(arguments.out)
+    screen = Screen(plan.steps)
+    screen.say(f"{len(plan.jobs)} workload(s), before and now: {plan.steps} batches.")
+    return _kept(compare.run(arguments, screen), arguments.out)
+
+
+def _kept(found: dict[str, Any], out: Path) -> int:
+    """Writes the result and prints its conclusion; the exit code of the command."""
+    from tailrace.bench import result
+    from tailrace.bench.report.text import conclusion
+
+    result.write(found, out)
     print(conclusion(found))
-    print(f"\nKept in {arguments.out}; see it with: tailrace report {arguments.out}")
+    print(f"\nKept in {out}; see it with: tailrace report {out}")
     if found["interrupted"]:
         return 130
     return 1 if any(run["results"]["agree"] is False for run in found["runs"]) else 0
@@ -87,15 +167,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def run_restore(arguments: argparse.Namespace) -> int:
     """The time to come back has no batches to measure, so it has a run of its own."""
-    import json
-
-    from tailrace.bench import restore
-    from tailrace.bench.plan import check_output, cores
+    from tailrace.bench import compact, restore
+    from tailrace.bench.plan import check_output
     from tailrace.bench.screen import Screen
     from tailrace.bench.stores import BenchError, chosen
 
     keys = arguments.keys if arguments.keys is not None else 5_000_000
-    repeats = arguments.repeat if arguments.repeat > 1 else 3
+    repeats = _given(arguments.repeat, 3)
     rows = arguments.rows if arguments.rows is not None else restore.SMALLEST
     if keys < restore.SMALLEST or rows < 1:
         raise BenchError(
@@ -107,9 +185,9 @@ def run_restore(arguments: argparse.Namespace) -> int:
     stores = chosen([name.strip() for name in names.split(",") if name.strip()], [])
     check_output(arguments.out)
     found = restore.run(
-        stores, keys, rows, repeats, arguments.cores or cores(), arguments.memory, Screen(1)
+        stores, keys, rows, repeats, _given(arguments.cores, cores()), arguments.memory, Screen(1)
     )
-    arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    arguments.out.write_text(compact.text(found), encoding="utf-8")
     print(restore.conclusion(found))
     return 0
 
@@ -117,7 +195,7 @@ def run_restore(arguments: argparse.Namespace) -> int:
 def run_check(arguments: argparse.Namespace) -> int:
     """Results, not times: every workload against its reference."""
     from tailrace.bench import checking
-    from tailrace.bench.plan import cores, workloads
+    from tailrace.bench.plan import workloads
     from tailrace.bench.stores import BenchError, chosen
     from tailrace.bench.workloads import WORKLOADS
 
@@ -130,23 +208,23 @@ def run_check(arguments: argparse.Namespace) -> int:
         )
     found = workloads(arguments.workloads[1:] or list(WORKLOADS), arguments.suite)
     stores = chosen((arguments.stores or "rocksdb,tailrace").split(","), [])
-    failed = checking.run(found, stores, events, arguments.cores or cores(), arguments.memory)
+    failed = checking.run(found, stores, events, _given(arguments.cores, cores()), arguments.memory)
     print(f"{len(found) * len(stores) - failed} equal, {failed} different")
     return 1 if failed else 0
 
 
-SPECIAL = ("misa", "growth", "sensitivity")
+SPECIAL = ("misa", "growth", "sensitivity", "spill")
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
-    """The plan of a command line; everything that can be wrong with it is told here."""
-    from tailrace.bench.plan import ALONE, SUITE, Plan, cores
+    """The plan of a command line; every mistake in it is reported here."""
+    from tailrace.bench.plan import ALONE, SUITE, Plan
     from tailrace.bench.remote import Remote
     from tailrace.bench.stores import BenchError, chosen
 
     names = [name.lower() for name in arguments.workloads]
     special = next((name for name in SPECIAL if names == [name]), None)
-    if special is None and arguments.suite in ("misa", "growth"):
+    if special is None and arguments.suite in ("misa", "growth", "spill"):
         special = arguments.suite
     stores = arguments.stores
     baselines: list[str] = list(arguments.baseline)
@@ -155,13 +233,13 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     if special == "misa":
         from tailrace.bench import misa
 
-        stores = stores or "rocksdb,rocksdb-changelog,tailrace"
+        stores = stores or f"{ROCKSDB},hdfs,tailrace"
         baselines = baselines or ["zstream", "async-checkpoint"]
         remote = remote or misa.REMOTE
         partitions = misa.PARTITIONS
     if special == "growth":
-        stores = stores or "rocksdb-changelog,tailrace,none"
-    if special == "sensitivity":
+        stores = stores or "rocksdb,rocksdb-changelog,tailrace,none"
+    if special in ("sensitivity", "spill"):
         stores = stores or "tailrace"
     if arguments.rows is not None and arguments.rate is not None:
         raise BenchError(
@@ -185,9 +263,9 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         batches=batches,
         warmup=_given(arguments.warmup, usual.warmup),
         rounds=min(rounds, batches) if batches > 0 else rounds,
-        repeat=arguments.repeat,
+        repeat=_given(arguments.repeat, 1),
         partitions=_given(arguments.partitions, partitions),
-        cores=arguments.cores or cores(),
+        cores=_given(arguments.cores, cores()),
         memory=arguments.memory,
         seed=arguments.seed,
         remote=Remote.parse(remote) if remote else None,
@@ -201,7 +279,7 @@ def _given(value: int | None, default: int) -> int:
 
 
 def _jobs(arguments: argparse.Namespace, special: str | None, usual: Sizes) -> tuple[Job, ...]:
-    from tailrace.bench import growth, misa, sensitivity
+    from tailrace.bench import growth, misa, sensitivity, spill
     from tailrace.bench.plan import job, option_pairs, workloads
 
     options = option_pairs(arguments.option)
@@ -210,16 +288,24 @@ def _jobs(arguments: argparse.Namespace, special: str | None, usual: Sizes) -> t
         if arguments.suite:
             given["names"] = [one.name for one in workloads(arguments.workloads, arguments.suite)]
         if arguments.rates or arguments.rate:
-            given["rates"] = _numbers("--rates", arguments.rates or str(arguments.rate))
+            given["rates"] = arguments.rates or [arguments.rate]
         if arguments.triggers or arguments.trigger:
-            text = arguments.triggers or str(arguments.trigger)
-            given["triggers"] = [float(value) for value in _numbers("--triggers", text, float)]
+            given["triggers"] = arguments.triggers or [arguments.trigger]
         return misa.jobs(options, scale=arguments.scale, **given)
     if special == "growth":
-        sizes = _numbers("--sizes", arguments.sizes) if arguments.sizes else growth.SIZES
-        return growth.jobs(options, sizes, arguments.rows or growth.ROWS)
+        return growth.jobs(
+            options, arguments.sizes or growth.SIZES, _given(arguments.rows, growth.ROWS)
+        )
     if special == "sensitivity":
         return sensitivity.jobs(options, *([arguments.rows] if arguments.rows else []))
+    if special == "spill":
+        named = [] if arguments.workloads == ["spill"] else arguments.workloads
+        names = [one.name for one in workloads(named, "spill")]
+        return spill.jobs(
+            names, options, arguments.rows, arguments.seed,
+            contestants=_contestants(arguments.stores), cold_io=arguments.cold_io,
+            cold_dir=arguments.cold_dir, megabytes=arguments.limit,
+        )  # fmt: skip
     trigger = arguments.trigger if arguments.trigger is not None else 1.0
     rows = arguments.rows
     if rows is None and arguments.rate is None:
@@ -231,6 +317,14 @@ def _jobs(arguments: argparse.Namespace, special: str | None, usual: Sizes) -> t
             for workload in workloads(arguments.workloads, arguments.suite)
         )
     )  # fmt: skip
+
+
+def _contestants(stores: str | None) -> int:
+    """How many of one kind share the memory that the process has for that kind."""
+    from tailrace.bench.stores import STORES
+
+    known = [STORES[name.strip()] for name in (stores or "").split(",") if name.strip() in STORES]
+    return max(1, sum(store.own for store in known), sum(store.rocksdb for store in known))
 
 
 def _numbers(argument: str, text: str, kind: type[Any] = int) -> list[Any]:

@@ -3,7 +3,7 @@
 # Problem: a comparison of two stores is only believed if both do the same work on the same
 #   machine at the same time of day, warmed up, and end with the same results.
 # Answer: one session, two queries with the same plan, each on its own store. A gate in
-#   foreachBatch lets exactly one of them move at a time. What is timed is a whole turn: from
+#   foreachBatch lets exactly one of them move at a time. A whole turn is timed: from
 #   the moment a query may run batch N until it stands at the gate with batch N+1 planned and
 #   logged. So everything a batch costs is in it, and the order changes every round.
 # Invariant: a ratio is printed only after both stores showed the same results.
@@ -21,6 +21,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.cli._numbers import Allowed, check
 from tailrace.errors import TailraceError
 from tailrace.session import PROVIDER_CLASS, PROVIDER_CONF, jar
 
@@ -68,15 +69,13 @@ class DemoError(TailraceError):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
-        "--seconds", type=_positive, default=40, help="measure for this long (default: 40)"
+        "--seconds", type=int, default=40, help="measure for this long (default: 40)"
     )
-    length.add_argument("--batches", type=_positive, help="measure this many batches per store")
+    length.add_argument("--batches", type=int, help="measure this many batches per store")
     parser.add_argument(
-        "--rows", type=_positive, default=100_000, help="bids per batch (default: 100000)"
+        "--rows", type=int, default=100_000, help="bids per batch (default: 100000)"
     )
-    parser.add_argument(
-        "--keys", type=_positive, default=1_000_000, help="auctions (default: 1000000)"
-    )
+    parser.add_argument("--keys", type=int, default=1_000_000, help="auctions (default: 1000000)")
     parser.add_argument(
         "--against",
         choices=list(RIVALS),
@@ -86,8 +85,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+ALLOWED = {"seconds": Allowed(), "batches": Allowed(), "rows": Allowed(), "keys": Allowed()}
+
+
 def run(arguments: argparse.Namespace) -> int:
     from tailrace.cli._local import local_session
+
+    check(arguments, ALLOWED)
 
     screen = Screen()
     stores = [TAILRACE, RIVALS[arguments.against]]
@@ -142,7 +146,7 @@ def _measure(runners: list[Runner], arguments: argparse.Namespace, screen: Scree
         share = number / arguments.batches if arguments.batches else elapsed / arguments.seconds
         if share >= 1 and number > 0:
             return number
-        # Who goes first changes, so that what one leaves behind does not always hit the other.
+        # The first store changes, so that garbage of one does not always hit the other.
         for runner in runners if number % 2 == 0 else reversed(runners):
             runner.times.append(runner.turn())
         number += 1
@@ -151,7 +155,7 @@ def _measure(runners: list[Runner], arguments: argparse.Namespace, screen: Scree
 
 
 class Order(Enum):
-    """What a query that stands at the gate is told to do with its batch."""
+    """An order to a query at the gate: what to do with its batch."""
 
     WRITE = "write"
     DIGEST = "digest"
@@ -160,7 +164,7 @@ class Order(Enum):
 
 @dataclass(frozen=True)
 class Digest:
-    """What a store answered for the auctions of one batch, over all bids so far."""
+    """A store's result for the auctions of one batch, over all bids so far."""
 
     state_rows: int
     auctions: int
@@ -291,10 +295,10 @@ def report(runners: list[Runner], batches: int, result: Digest) -> str:
     width = max(len(label) for label, _, _ in summaries)
     lines = [
         "",
-        f"{'':<{width}}   median      p95   time of a batch, {batches} batches each",
+        f"{'':<{width}}   median      p99   time of a batch, {batches} batches each",
         *(
-            f"{label:<{width}}  {median:5.2f} s  {p95:5.2f} s   {_bar(median / slowest, 40)}"
-            for label, median, p95 in summaries
+            f"{label:<{width}}  {median:5.2f} s  {p99:5.2f} s   {_bar(median / slowest, 40)}"
+            for label, median, p99 in summaries
         ),
         "",
         compare(summaries[0][:2], summaries[1][:2]),
@@ -305,13 +309,13 @@ def report(runners: list[Runner], batches: int, result: Digest) -> str:
 
 
 def summarize(times: list[float]) -> tuple[float, float]:
-    """Median and 95th percentile (the nearest rank, so it is a time that occurred)."""
+    """Median and 99th percentile (the nearest rank, so it is a time that occurred)."""
     ordered = sorted(times)
-    return statistics.median(ordered), ordered[-(-len(ordered) * 95 // 100) - 1]
+    return statistics.median(ordered), ordered[-(-len(ordered) * 99 // 100) - 1]
 
 
 def compare(one: tuple[str, float], other: tuple[str, float]) -> str:
-    """Who is faster, and by how much; no winner within 5 %."""
+    """Which is faster, and by how much; no winner within 5 %."""
     (fast, fast_time), (slow, slow_time) = sorted((one, other), key=lambda pair: pair[1])
     if slow_time < 1.05 * fast_time:
         return f"{fast} and {slow} take the same time within 5 %."
@@ -342,13 +346,3 @@ class Screen:
 def _bar(share: float, width: int) -> str:
     solid = "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#"
     return solid * max(1, round(share * width))
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number greater than 0")
-    return value

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the checks in order; what builds on a failed check is not tried."""
+    """Runs the checks in order; those after a failed check are not tried."""
     del arguments
     print(f"tailrace {__version__}, Python {sys.version.split()[0]}")
     checks: list[tuple[str, Callable[[], str]]] = [

@@ -2,7 +2,7 @@
 
 # Problem: a result should be seen, and shown, without knowing how it is made.
 # Answer: one command that makes a folder with a page, its charts and its table.
-# Invariant: files that are not results are refused before anything is written.
+# Invariant: files that are not results are refused before the first file is written.
 
 from __future__ import annotations
 

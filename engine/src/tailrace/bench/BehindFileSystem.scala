@@ -2,12 +2,10 @@ package tailrace.bench
 
 import java.io.{ByteArrayInputStream, ByteArrayOutputStream, IOException}
 import java.net.URI
-import java.util.EnumSet
 import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs._
-import org.apache.hadoop.fs.Options.ChecksumOpt
 import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.util.Progressable
 
@@ -21,10 +19,10 @@ import org.apache.hadoop.util.Progressable
  * the file system below (`fs.behind.below`: remote or file) later. The offset log goes through.
  *
  * Invariant: an entry of the commit log reaches the file system below after every file that was
- * written before it, and a query is at most one batch ahead of what is below. A write that fails
+ * written before it, and a query is at most one batch ahead of the files below. A write that fails
  * in the background fails the next operation. For measuring only: it keeps files in memory.
  */
-final class BehindFileSystem extends FileSystem {
+final class BehindFileSystem extends BenchFileSystem {
   private var below: FileSystem = _
   private var writer: WriteBehind = _
 
@@ -66,13 +64,6 @@ final class BehindFileSystem extends FileSystem {
 
   override def append(path: Path, bufferSize: Int, progress: Progressable): FSDataOutputStream =
     throw new UnsupportedOperationException("append")
-
-  override def primitiveCreate(
-      path: Path, permission: FsPermission, flags: EnumSet[CreateFlag], bufferSize: Int,
-      replication: Short, blockSize: Long, progress: Progressable,
-      checksum: ChecksumOpt): FSDataOutputStream =
-    create(path, permission, flags.contains(CreateFlag.OVERWRITE), bufferSize, replication,
-      blockSize, progress)
 
   override def rename(from: Path, to: Path): Boolean = rename(from, to, overwrite = false)
 
@@ -136,32 +127,11 @@ object BehindFileSystem {
   private[bench] val Root = URI.create(s"$Scheme:///")
   private val writers = new ConcurrentHashMap[String, WriteBehind]
 
-  /** Spark opens the same file system more than once: all of them must see what is pending. */
+  /** Spark opens the same file system more than once: each must see the pending files of all. */
   private def writer(below: FileSystem): WriteBehind =
     writers.computeIfAbsent(below.getScheme, _ => new WriteBehind(below))
 }
 
 /** The same for Hadoop's FileContext, through which Spark writes checkpoints. */
 final class BehindFileContext(uri: URI, conf: Configuration)
-  extends DelegateToFileSystem(
-    BehindFileSystem.Root, BehindFileContext.make(conf), conf, BehindFileSystem.Scheme, false) {
-
-  override def createInternal(
-      path: Path, flags: EnumSet[CreateFlag], permission: FsPermission, bufferSize: Int,
-      replication: Short, blockSize: Long, progress: Progressable, checksum: ChecksumOpt,
-      createParent: Boolean): FSDataOutputStream =
-    fsImpl.asInstanceOf[BehindFileSystem].primitiveCreate(
-      path, permission, flags, bufferSize, replication, blockSize, progress, checksum)
-
-  override def renameInternal(from: Path, to: Path, overwrite: Boolean): Unit =
-    fsImpl.asInstanceOf[BehindFileSystem].rename(
-      from, to, if (overwrite) Options.Rename.OVERWRITE else Options.Rename.NONE)
-}
-
-private object BehindFileContext {
-  def make(conf: Configuration): BehindFileSystem = {
-    val system = new BehindFileSystem
-    system.initialize(BehindFileSystem.Root, conf)
-    system
-  }
-}
+  extends BenchFileContext(new BehindFileSystem, BehindFileSystem.Root, conf)

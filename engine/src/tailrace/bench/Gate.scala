@@ -48,13 +48,13 @@ final class Gate private (val name: String) {
     turns.find(_.end == end).map(t => s"${t.waited} ${t.doneAt - t.offeredAt}").orNull
   }
 
-  /** No more batches: whoever waits goes on with what it has. */
+  /** No more batches: a waiting query goes on with the rows it has. */
   def close(): Unit = locked {
     open = false
     changed.signalAll()
   }
 
-  /** What a source asks: up to where may it read, if it has read up to `start`? */
+  /** Up to which offset a source that has read up to `start` may read. Waits until it is admitted. */
   private[bench] def latest(start: Long): Long = locked {
     // The other source of the same query took this batch before, or the query runs it again.
     if (start < offered) {

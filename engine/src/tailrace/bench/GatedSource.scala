@@ -11,7 +11,7 @@ import org.apache.spark.sql.internal.connector.SimpleTableProvider
 import org.apache.spark.sql.types.{LongType, StructField, StructType, TimestampType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-import tailrace.spark.KeepsItsData
+import tailrace.semantics.ReplayableSource
 
 /**
  * A stream of event numbers behind a [[Gate]], with the columns of Spark's `rate-micro-batch`:
@@ -49,7 +49,7 @@ private object GatedTable {
 }
 
 private final class GatedStream(gate: Gate, partitions: Int)
-  extends MicroBatchStream with SupportsAdmissionControl with KeepsItsData {
+  extends MicroBatchStream with SupportsAdmissionControl with ReplayableSource {
 
   override def initialOffset(): Offset = GatedOffset(0L, 0L)
 

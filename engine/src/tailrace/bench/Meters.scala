@@ -5,8 +5,8 @@ import java.lang.management.{BufferPoolMXBean, ManagementFactory, MemoryPoolMXBe
 import scala.jdk.CollectionConverters._
 
 /**
- * What the JVM knows of its own costs, in one call: the driver asks between two batches, and one
- * answer of a few numbers disturbs a measurement less than a dozen questions.
+ * The JVM's own costs, in one call: the driver asks between two batches, and one answer of a few
+ * numbers disturbs a measurement less than a dozen questions.
  */
 object Meters {
   private def heapPools: Seq[MemoryPoolMXBean] =

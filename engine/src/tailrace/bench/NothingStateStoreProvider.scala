@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.StructType
  * Problem: how much of a batch is the state store's, and how much the rest of Spark's?
  *
  * Answer: a store that keeps nothing. Gets find nothing, puts go nowhere, scans are empty; only the
- * protocol with Spark is kept. What a batch costs on it is the cost of the rest of vanilla Spark,
+ * protocol with Spark is kept. A batch's cost on it is the cost of the rest of vanilla Spark,
  * and the floor for a store that changes nothing else. (One that also brings a faster way to write
  * Spark's own logs can go below it.)
  *

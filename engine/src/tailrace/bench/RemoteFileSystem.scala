@@ -2,12 +2,10 @@ package tailrace.bench
 
 import java.io.{BufferedOutputStream, FileNotFoundException, FilterOutputStream, OutputStream}
 import java.net.URI
-import java.util.EnumSet
 import java.util.concurrent.TimeUnit
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs._
-import org.apache.hadoop.fs.Options.ChecksumOpt
 import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.util.Progressable
 
@@ -17,10 +15,11 @@ import org.apache.hadoop.util.Progressable
  *
  * Answer: the local disk, behind a [[RemoteLink]], as a Hadoop file system of the scheme `remote`.
  * Every metadata operation (create, open, close after writing, rename, delete, list, status,
- * mkdirs) waits for one round trip; bytes pass at the line's bandwidth, shared by all streams.
+ * mkdirs) waits for one round trip, and so does each read of a part (`readFully(position, …)`);
+ * bytes pass at the line's bandwidth, shared by all streams.
  *
- * What it models: the latency and the bandwidth of a file system such as HDFS or an object store's
- * connector with atomic rename, seen from one client. What it does not: lost packets and retries,
+ * Modelled: the latency and the bandwidth of a file system such as HDFS or an object store's
+ * connector with atomic rename, seen from one client. Not modelled: lost packets and retries,
  * slow start, a server's own load, replication, other clients on the same line, throttling,
  * eventual consistency, the CPU that encryption or a client library costs, and permissions.
  *
@@ -28,7 +27,7 @@ import org.apache.hadoop.util.Progressable
  *
  * Invariant: content and outcome of every operation are the raw local file system's.
  */
-final class RemoteFileSystem extends FileSystem {
+final class RemoteFileSystem extends BenchFileSystem {
   private val disk = new RawLocalFileSystem
   private var link: RemoteLink = _
 
@@ -64,16 +63,6 @@ final class RemoteFileSystem extends FileSystem {
     sent(disk.append(local(path), bufferSize, progress))
   }
 
-  /** What FileContext calls. One round trip, as for a client that lets the server check. */
-  override def primitiveCreate(
-      path: Path, permission: FsPermission, flags: EnumSet[CreateFlag], bufferSize: Int,
-      replication: Short, blockSize: Long, progress: Progressable,
-      checksum: ChecksumOpt): FSDataOutputStream = {
-    CreateFlag.validate(flags)
-    create(path, permission, flags.contains(CreateFlag.OVERWRITE), bufferSize, replication,
-      blockSize, progress)
-  }
-
   // ---- names
 
   override def rename(from: Path, to: Path): Boolean = {
@@ -81,7 +70,7 @@ final class RemoteFileSystem extends FileSystem {
     disk.rename(local(from), local(to))
   }
 
-  /** What FileContext calls: here the server checks, too, and refuses to replace a file. */
+  /** The rename of FileContext: here the server checks, too, and refuses to replace a file. */
   override def rename(from: Path, to: Path, options: Options.Rename*): Unit = {
     link.roundTrip("rename")
     val (source, target) = (local(from), local(to))
@@ -166,6 +155,11 @@ final class RemoteFileSystem extends FileSystem {
       count
     }
 
+    override def read(position: Long, bytes: Array[Byte], offset: Int, length: Int): Int = {
+      link.roundTrip("read")
+      super.read(position, bytes, offset, length)
+    }
+
     override def seek(position: Long): Unit = below.seek(position)
 
     override def getPos: Long = below.getPos
@@ -195,27 +189,4 @@ object RemoteFileSystem {
 
 /** The same for Hadoop's FileContext, through which Spark writes checkpoints. */
 final class RemoteFileContext(uri: URI, conf: Configuration)
-  extends DelegateToFileSystem(
-    RemoteFileSystem.Root, RemoteFileContext.make(conf), conf, RemoteFileSystem.Scheme, false) {
-
-  /** The parent is the server's to check: no question of its own. */
-  override def createInternal(
-      path: Path, flags: EnumSet[CreateFlag], permission: FsPermission, bufferSize: Int,
-      replication: Short, blockSize: Long, progress: Progressable, checksum: ChecksumOpt,
-      createParent: Boolean): FSDataOutputStream =
-    fsImpl.asInstanceOf[RemoteFileSystem].primitiveCreate(
-      path, permission, flags, bufferSize, replication, blockSize, progress, checksum)
-
-  /** Nor for the two names of a rename: Hadoop's default asks about each of them first. */
-  override def renameInternal(from: Path, to: Path, overwrite: Boolean): Unit =
-    fsImpl.asInstanceOf[RemoteFileSystem].rename(
-      from, to, if (overwrite) Options.Rename.OVERWRITE else Options.Rename.NONE)
-}
-
-private object RemoteFileContext {
-  def make(conf: Configuration): RemoteFileSystem = {
-    val system = new RemoteFileSystem
-    system.initialize(RemoteFileSystem.Root, conf)
-    system
-  }
-}
+  extends BenchFileContext(new RemoteFileSystem, RemoteFileSystem.Root, conf)

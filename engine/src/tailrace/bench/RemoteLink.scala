@@ -6,11 +6,11 @@ import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
 import scala.jdk.CollectionConverters._
 
 /**
- * The line between this process and a file system far away: a round-trip time, and a bandwidth
+ * The line between this process and a remote file system: a round-trip time, and a bandwidth
  * that all streams of the process share, separately for the two directions (a network is duplex).
  *
  * Invariant: bytes pass in the order in which they were sent, and at no time more of them than the
- * bandwidth times the time since the line was last idle. What was counted was also waited for.
+ * bandwidth times the time since the line was last idle. Every counted byte was also waited for.
  */
 final class RemoteLink(roundTripNanos: Long, bytesPerSecond: Long) {
   private val operations = new ConcurrentHashMap[String, LongAdder]

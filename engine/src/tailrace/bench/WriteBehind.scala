@@ -9,7 +9,7 @@ import org.apache.hadoop.fs.{FileAlreadyExistsException, FileSystem, Path}
  * Writes whole files in the background, for [[BehindFileSystem]].
  *
  * A file whose name ends in `.tmp` waits for its rename and is then written under both names in
- * turn, so that what is below is as atomic as it would have been.
+ * turn, so that its write below is as atomic as it would have been.
  */
 private[bench] final class WriteBehind(below: FileSystem) {
   private val threads = Executors.newFixedThreadPool(4, { (work: Runnable) =>
@@ -59,7 +59,7 @@ private[bench] final class WriteBehind(below: FileSystem) {
   private def upload(temporary: String, path: String, bytes: Array[Byte]): Unit = {
     throwFailure()
     if (path.contains("/offsets/")) {
-      // At most one batch ahead: what the batch before the last wrote must be below by now.
+      // At most one batch ahead: the files of the batch before the last must be below by now.
       val before = synchronized { val last = lastBatch; lastBatch = outstanding; last }
       waitFor(before)
       store(temporary, path, bytes)

@@ -3,13 +3,14 @@ package tailrace.cold
 import java.util.zip.CRC32C
 
 import org.apache.spark.unsafe.Platform
+import org.apache.spark.unsafe.array.ByteArrayMethods
 
 /**
  * An entry of the log, in a piece of an array: the key with a value, or with some of its list's
  * values, oldest first.
  *
  * {{{
- *   entry := size(u32) check(u32: CRC-32C of what follows) family(u32) values(u32; 0: a record)
+ *   entry := size(u32) check(u32: CRC-32C of the rest) family(u32) values(u32; 0: a record)
  *            keyLength(u32) payloadLength(u32) key, padded to 8 bytes  payload, padded to 8 bytes
  *   payload := the value, or (length(u32) value)*
  * }}}
@@ -36,8 +37,15 @@ final class ColdEntry(val bytes: Array[Byte], val start: Int) {
 
   def payload: Long = at(HeaderSize + padded(keyLength))
 
+  def hasKey(base: AnyRef, offset: Long, length: Int): Boolean = keyLength == length &&
+    ByteArrayMethods.arrayEquals(base, offset, bytes, key, length.toLong)
+
   def isIntact: Boolean = size >= HeaderSize && start + size <= bytes.length &&
     Platform.getInt(bytes, at(4)) == checkOf(bytes, start, size)
+
+  /** The same in an array of its own. */
+  def copied: ColdEntry =
+    new ColdEntry(java.util.Arrays.copyOfRange(bytes, start, start + size), 0)
 
   /** Each value of a list: the array, its offset in it as `Platform` counts, its length. */
   def values: Iterator[(Array[Byte], Long, Int)] = new Iterator[(Array[Byte], Long, Int)] {
@@ -57,6 +65,12 @@ final class ColdEntry(val bytes: Array[Byte], val start: Int) {
 
 object ColdEntry {
   val HeaderSize = 24
+  /** No two entries begin in the same 32 bytes: a segment has one bit for each (ColdSegment). */
+  val SmallestSize = 32
+
+  /** The size of an entry with a key and a payload of these lengths. */
+  def sizeOf(keyLength: Long, payloadLength: Long): Long = math.max(
+    SmallestSize.toLong, HeaderSize + ((keyLength + 7) & ~7L) + ((payloadLength + 7) & ~7L))
 
   private def padded(length: Int): Int = (length + 7) & ~7
 
@@ -66,25 +80,28 @@ object ColdEntry {
     check.getValue.toInt
   }
 
-  /** Makes one entry after the other, in the same array. */
+  /** Makes entries one behind the other, in one array. */
   final class Builder {
     private var raw = new Array[Byte](4096)
     private var filled = 0
+    private var first = 0 // of the entry that is being made
     private var keyEnd = 0
 
     def bytes: Array[Byte] = raw
 
+    /** Where the next entry begins. */
     def size: Int = filled
 
-    /** How many values of a list; 0: it is a whole record. */
-    def values: Int = Platform.getInt(raw, Platform.BYTE_ARRAY_OFFSET.toLong + 12)
+    def clear(): Unit = filled = 0
 
+    /** @param values how many values of a list; 0: it is a whole record */
     def start(family: Int, values: Int, keyBase: AnyRef, keyOffset: Long, keyLength: Int): Unit = {
-      filled = HeaderSize
-      ensure(padded(keyLength))
-      put(8, family)
-      put(12, values)
-      put(16, keyLength)
+      first = filled
+      ensure(HeaderSize + padded(keyLength))
+      filled += HeaderSize
+      put(first + 8, family)
+      put(first + 12, values)
+      put(first + 16, keyLength)
       copy(keyBase, keyOffset, keyLength)
       pad()
       keyEnd = filled
@@ -102,11 +119,18 @@ object ColdEntry {
       copy(base, offset, length)
     }
 
-    def finish(): Unit = {
-      put(20, filled - keyEnd)
+    /** Ends the entry; returns where it began. */
+    def finish(): Int = {
+      put(first + 20, filled - keyEnd)
       pad()
-      put(0, filled)
-      put(4, checkOf(raw, 0, filled))
+      while (filled - first < SmallestSize) {
+        ensure(8)
+        Platform.putLong(raw, Platform.BYTE_ARRAY_OFFSET.toLong + filled, 0L)
+        filled += 8
+      }
+      put(first, filled - first)
+      put(first + 4, checkOf(raw, first, filled - first))
+      first
     }
 
     private def put(offset: Int, number: Int): Unit =

@@ -1,210 +1,341 @@
 package tailrace.cold
 
-import java.io.{File, IOException, RandomAccessFile}
-import java.nio.file.Files
+import java.io.IOException
+import java.util.BitSet
 import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.LongAdder
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import tailrace.errors.ColdFileDamaged
+import tailrace.errors.{CheckpointError, ColdFileDamaged, ColdLogUsedUp, SpillFailed}
+import tailrace.io.{IoKind, IoScheduler}
 
 /**
  * Problem: state that does not fit into memory, on a disk that is good at long writes only.
  *
- * Answer: a log of entries, cut into segments of some megabytes, on this machine. It is no part of
- * the checkpoint: changes are durable without it, and a process that ends takes its log with it.
- * Entries are never written again. What is given up is only counted; a segment without living
- * entries is deleted, and one with few of them is emptied by whoever owns the entries (see
- * `segmentToClean`), when the log is `maxAmplification` times what lives in it.
+ * Answer: a log of entries, cut into segments, each a file of the [[ColdTier]]. It is no part of the
+ * checkpoint: changes are durable without it, and a process that ends takes its log with it.
+ * Entries are never written again. Entries that are given up are only marked; a segment without
+ * living entries is deleted, and when the log is near `maxAmplification` times its living part, the
+ * one with the smallest living part is cleaned: its living entries are copied to another segment (see
+ * `nextToClean`).
  *
- * A lane is a chain of segments of its own: what falls due together is written together, and
- * deleted together, with no copying (FlowKV's file per window).
+ * Threads: the store's owner reads and frees entries and takes note of where they went; I/O
+ * threads write (`spilling`, `cleaning`), clean and delete. One lock guards their shared fields; no
+ * file is touched under it.
  *
- * Invariants: one writing thread; any thread reads. While the log is pinned no file is deleted: a
- * snapshot that is being written may show entries that were given up since.
+ * Invariant: while the log is pinned no file is deleted: a snapshot that is being written may show
+ * entries that were given up since.
  */
-final class ColdLog(storage: ColdStorage) {
+final class ColdLog(private[cold] val storage: ColdStorage, io: IoScheduler) {
   import ColdLog._
 
-  private var folder: File = null
-  private val segments = new ConcurrentHashMap[Int, Segment] // all that have a file
-  private val open = mutable.LongMap.empty[Segment] // by lane
+  val spilling = new ColdWriter(this)
+  val cleaning = new ColdWriter(this)
+  /** Slots of the hash table that were spilled, too. */
+  val slots = new SlotFiles(this)
+
+  private val segments = new ConcurrentHashMap[Int, ColdSegment] // all that have a file
+  private val bytesRead = new LongAdder
+  @volatile private var failed = false
+  // Guarded by this.
+  private var folder: ColdFolder = null
   private var nextId = 0
   private var live = 0L
   private var total = 0L
+  private var written = 0L
   private var pins = 0
-  private val doomed = mutable.ArrayBuffer.empty[Segment]
-  @volatile private var bytesRead = 0L
-  @volatile private var failed = false
-  private var bytesWritten = 0L
+  private val doomed = mutable.ArrayBuffer.empty[ColdSegment] // given up, shown by a snapshot
+  private val garbage = mutable.ArrayBuffer.empty[ColdSegment] // to be deleted
 
-  /** Bytes of the entries that are still somebody's, and of all files. */
-  def liveBytes: Long = live
+  /** Bytes of the entries that are still needed, and of all files. */
+  def liveBytes: Long = synchronized(live)
 
-  def totalBytes: Long = total
+  def totalBytes: Long = synchronized(total)
 
-  def readBytes: Long = bytesRead
+  def readBytes: Long = bytesRead.sum()
 
-  def writtenBytes: Long = bytesWritten
+  def writtenBytes: Long = synchronized(written)
 
   def isEmpty: Boolean = segments.isEmpty
 
-  /** Not: something could not be read back. Whoever asked for it may have stopped half-way. */
+  /** Not: something could not be read or written. The caller may have stopped half-way. */
   def isSound: Boolean = !failed
 
-  /** Writes an entry; it can be read after the next `flush`. */
-  def append(lane: Long, bytes: Array[Byte], start: Int, size: Int): Long = {
-    val segment = segmentFor(lane, size)
-    val ref = ColdRef(segment.id, segment.length, size.toLong)
-    segment.write(bytes, start, size)
-    live += size
-    total += size
-    bytesWritten += size
-    ref
+  // ---- reading
+
+  /** Whether the reference has not been given up. */
+  def isLive(ref: ColdRef): Boolean = {
+    val segment = segments.get(ref.segment)
+    segment != null && synchronized(!segment.isDead(ref.offset))
   }
 
-  def flush(): Unit = open.foreachValue(_.flush())
-
-  /** Not: whatever the reference was, it has been given up. */
-  def hasSegmentOf(ref: Long): Boolean = segments.containsKey(ColdRef.segment(ref))
-
-  def read(ref: Long): ColdEntry = {
-    val bytes = new Array[Byte](ColdRef.size(ref))
-    verified(readRange(ColdRef.segment(ref), ColdRef.offset(ref), bytes), 0, ref)
+  def read(ref: ColdRef): ColdEntry = {
+    val bytes = new Array[Byte](ref.size)
+    verified(readRange(find(ref.segment), ref.offset, bytes), 0, ref)
   }
 
   /** Reads many entries in the order of the disk, neighbours with one call. */
-  def readAll(refs: Array[Long])(visit: (Long, ColdEntry) => Unit): Unit = {
-    val ordered = refs.sortBy(ref => (ColdRef.segment(ref), ColdRef.offset(ref)))
+  def readAll(refs: ColdRefs)(visit: EntryVisitor): Unit =
+    readInOrder(refs.inOrderOfTheDisk)(visit)
+
+  private def readInOrder(ordered: ColdRefs)(visit: EntryVisitor): Unit = {
     var first = 0
     while (first < ordered.length) {
-      val segment = ColdRef.segment(ordered(first))
-      val from = ColdRef.offset(ordered(first))
-      var to = from + ColdRef.size(ordered(first))
-      var last = first + 1
-      while (last < ordered.length && ColdRef.segment(ordered(last)) == segment &&
-          ColdRef.offset(ordered(last)) - to <= LargestGap && to - from <= LargestRead) {
-        to = ColdRef.offset(ordered(last)) + ColdRef.size(ordered(last))
-        last += 1
-      }
-      val bytes = readRange(segment, from, new Array[Byte]((to - from).toInt))
-      while (first < last) {
+      val range = ordered.rangeAt(first, storage.tier.largestGap, LargestRead)
+      val bytes = readRange(find(range.segment), range.from, new Array[Byte](range.size))
+      while (first < range.until) {
         val ref = ordered(first)
-        visit(ref, verified(bytes, (ColdRef.offset(ref) - from).toInt, ref))
+        visit(ref, verified(bytes, (ref.offset - range.from).toInt, ref))
         first += 1
       }
     }
   }
 
-  /** The entry is nobody's any more. */
-  def free(ref: Long): Unit = {
-    val segment = find(ColdRef.segment(ref))
-    segment.live -= ColdRef.size(ref)
-    live -= ColdRef.size(ref)
+  /**
+   * The same for entries that may be asked for later, in the order of the disk already. Entries
+   * that were deleted meanwhile, cannot be read or are damaged are left out: a look-up that needs one
+   * will find out. For I/O threads.
+   */
+  def readHinted(ordered: ColdRefs)(visit: EntryVisitor): Unit = {
+    var first = 0
+    while (first < ordered.length) {
+      val range = ordered.rangeAt(first, storage.tier.largestGap, LargestRead)
+      val bytes = tryRead(range)
+      while (first < range.until) {
+        val ref = ordered(first)
+        val entry = if (bytes == null) null else new ColdEntry(bytes, (ref.offset - range.from).toInt)
+        if (entry != null && entry.isIntact && entry.size == ref.size) visit(ref, entry)
+        first += 1
+      }
+    }
+  }
+
+  private def tryRead(range: ColdRefs.Range): Array[Byte] = {
+    val segment = segments.get(range.segment)
+    if (segment == null) return null
+    val bytes = new Array[Byte](range.size)
+    try {
+      segment.file.read(range.from, bytes)
+      bytesRead.add(bytes.length.toLong)
+      bytes
+    } catch {
+      case _: IOException => null
+    }
+  }
+
+  // ---- giving up
+
+  /** The entry is not needed any more. */
+  def free(ref: ColdRef): Unit = synchronized {
+    val segment = find(ref.segment)
+    segment.markDead(ref.offset)
+    segment.live -= ref.size
+    live -= ref.size
     if (segment.live == 0L && segment.isSealed) drop(segment)
   }
 
-  /** The sealed segment with the smallest living part, if the log has grown too large. */
-  def segmentToClean: Option[Int] =
-    if (total <= live * storage.maxAmplification + SlackSegments * storage.segmentSize) {
-      None
-    } else {
-      segments.values.asScala.filter(each => each.isSealed && each.live > 0 && each.live < each.length)
-        .minByOption(each => each.live.toDouble / each.length).map(_.id)
-    }
+  def pin(): Unit = synchronized(pins += 1)
 
-  /** All entries of a segment with their references, dead ones included. */
-  def entriesOf(segment: Int): Iterator[(Long, ColdEntry)] = {
-    val length = find(segment).length
-    val bytes = readRange(segment, 0L, new Array[Byte](length.toInt))
-    var at = 0
-    Iterator.continually(()).takeWhile(_ => at < length).map { _ =>
-      val entry = new ColdEntry(bytes, at)
-      val ref = ColdRef(segment, at.toLong, entry.size.toLong)
-      verified(bytes, at, ref)
-      at += entry.size
-      ref -> entry
-    }
-  }
-
-  // ---- the life of the files
-
-  def pin(): Unit = pins += 1
-
-  def isPinned: Boolean = pins > 0
-
-  def unpin(): Unit = {
+  def unpin(): Unit = synchronized {
     pins -= 1
     if (pins == 0) {
-      doomed.foreach(delete)
+      garbage ++= doomed
       doomed.clear()
     }
   }
 
-  /** Gives everything up. */
-  def clear(): Unit = {
-    segments.values.asScala.foreach(_.delete())
+  def hasGarbage: Boolean = synchronized(garbage.nonEmpty) || slots.hasGarbage
+
+  /** Deletes files that are not needed any more. For I/O threads. */
+  def deleteGarbage(): Unit = {
+    slots.deleteGarbage()
+    val found = synchronized {
+      val taken = garbage.toSeq
+      garbage.clear()
+      taken
+    }
+    found.foreach { segment =>
+      segments.remove(segment.id)
+      segment.file.delete()
+    }
+  }
+
+  /** Gives everything up. The returned function deletes the files, in an I/O thread. */
+  def clear(): () => Unit = {
+    spilling.forget()
+    cleaning.forget()
+    forget()
+  }
+
+  private def forget(): () => Unit = synchronized {
+    val left = segments.values.asScala.toSeq
+    val leftSlots = slots.forget()
+    val emptied = Option(folder)
     segments.clear()
-    open.clear()
     doomed.clear()
+    garbage.clear()
     live = 0L
     total = 0L
     failed = false
-    if (folder != null) {
-      Files.deleteIfExists(folder.toPath)
-      folder = null
+    folder = null
+    () => emptied.foreach(_.delete(left.map(_.file) ++ leftSlots.map(_.file)))
+  }
+
+  // ---- cleaning
+
+  /** Near its bound, beyond it: (total, live) would have to be cleaned soon, or now. */
+  def nearsBound: Boolean = synchronized(isAbove(1 + (storage.maxAmplification - 1) * CleanFrom))
+
+  def exceedsBound: Boolean = synchronized(isAbove(storage.maxAmplification))
+
+  private def isAbove(amplification: Double): Boolean = total > live * amplification + storage.slack
+
+  /** The segment with the smallest living part. Its number, or None: nothing can be gained. */
+  def nextToClean: Option[Int] = synchronized {
+    segments.values.asScala
+      .filter(each => !each.isCleaned && each.live > 0 && each.live < each.length ||
+        each.live == 0 && each.length > 0 && !each.isSealed)
+      .minByOption(each => each.live.toDouble / each.length).map(_.id)
+  }
+
+  /**
+   * Ends writing to the segment, and reads its living entries. For I/O threads. None: its last entry
+   * was freed since it was chosen, and the segment is gone.
+   */
+  def readToClean(id: Int): Option[Living] = Option(segments.get(id)).map { segment =>
+    spilling.seal(segment)
+    cleaning.seal(segment)
+    val (length, dead) = synchronized(segment.length -> segment.deadEntries)
+    readLiving(segment, length, dead)
+  }
+
+  private[cold] def readLiving(segment: ColdSegment, length: Long, dead: BitSet): Living = {
+    val bytes = new Array[Byte](length.toInt)
+    reading(segment.file, 0L, bytes) // not counted: no store asked for it
+    new Living(segment, bytes, dead)
+  }
+
+  /** All that lives now. To be read while the log is pinned. */
+  def freeze(): FrozenLog = synchronized {
+    new FrozenLog(this, segments.values.asScala.toSeq
+      .filter(each => each.live > 0 && each.installed > 0).sortBy(_.id)
+      .map(each => FrozenLog.Frozen(each, each.installed, each.deadEntries)))
+  }
+
+  /** The segment's entries have moved; those that still live in it are in no table now. */
+  def cleaned(id: Int): Unit = synchronized {
+    val segment = segments.get(id)
+    if (segment != null) segment.isCleaned = true
+  }
+
+  /** The entries of a segment that lived when it was read, with their references. */
+  final class Living(segment: ColdSegment, bytes: Array[Byte], dead: BitSet) {
+    val size: Int = bytes.length
+
+    def foreach(visit: EntryVisitor): Unit = {
+      var at = 0
+      while (at < bytes.length) {
+        val entry = new ColdEntry(bytes, at)
+        val ref = ColdRef(segment.id, at.toLong, entry.size.toLong)
+        verified(bytes, at, ref)
+        if (!dead.get(at >> 5)) visit(ref, entry)
+        at += entry.size
+      }
     }
   }
 
-  private def segmentFor(lane: Long, size: Int): Segment = {
-    val current = open.getOrNull(lane)
-    if (current != null && (current.length == 0L || current.length + size <= storage.segmentSize)) {
-      return current
+  // ---- for writers
+
+  private[cold] def hasRoom(segment: ColdSegment, size: Int): Boolean = synchronized {
+    segment.length == 0L || segment.length + size <= storage.segmentSize(live)
+  }
+
+  private[cold] def newSegment(): ColdSegment = {
+    val id = synchronized {
+      if (nextId > ColdRef.LastSegment) throw new ColdLogUsedUp(nextId)
+      nextId += 1
+      nextId - 1
     }
-    if (current != null) close(lane, current)
-    if (open.size >= MostLanes) {
-      val (oldest, segment) = open.minBy(_._2.id)
-      close(oldest, segment)
-    }
-    if (nextId > ColdRef.LastSegment) {
-      throw new IOException("the log of cold state has used up its numbers; restart the query")
-    }
-    if (folder == null) folder = storage.newFolder()
-    val segment = new Segment(nextId, new File(folder, s"$nextId.cold"))
-    nextId += 1
-    segments.put(segment.id, segment)
-    open(lane) = segment
+    val segment = new ColdSegment(id, openFile(s"$id.cold"))
+    segments.put(id, segment)
     segment
   }
 
-  private def close(lane: Long, segment: Segment): Unit = {
-    segment.seal()
-    open -= lane
+  /** A new file in the log's folder. */
+  private[cold] def openFile(name: String): SegmentFile = {
+    val place = synchronized {
+      if (folder == null) folder = storage.tier.newFolder()
+      folder
+    }
+    place.open(name)
+  }
+
+  private[cold] def entryAdded(segment: ColdSegment, size: Int): ColdRef = synchronized {
+    val ref = ColdRef(segment.id, segment.length, size.toLong)
+    segment.length += size
+    segment.live += size
+    live += size
+    total += size
+    written += size
+    ref
+  }
+
+  private[cold] def installed(segment: ColdSegment): Unit =
+    synchronized(segment.installed = segment.length)
+
+  private[cold] def sealedNow(segment: ColdSegment): Unit = synchronized {
+    segment.isSealed = true
     if (segment.live == 0L) drop(segment)
   }
 
-  private def drop(segment: Segment): Unit = {
+  /** Runs code that writes files of this log. If it fails, the log is not sound from now on. */
+  private[cold] def writing[T](body: => T): T = try body catch {
+    case known: CheckpointError =>
+      failed = true
+      throw known
+    case error: IOException =>
+      failed = true
+      throw new SpillFailed(storage.tier.place, totalBytes, error)
+  }
+
+  private def drop(segment: ColdSegment): Unit = {
     total -= segment.length
-    if (pins == 0) delete(segment) else doomed += segment
+    if (pins == 0) garbage += segment else doomed += segment
   }
 
-  private def delete(segment: Segment): Unit = {
-    segments.remove(segment.id)
-    segment.delete()
+  private def readRange(segment: ColdSegment, offset: Long, bytes: Array[Byte]): Array[Byte] = {
+    reading(segment.file, offset, bytes)
+    bytesRead.add(bytes.length.toLong)
+    bytes
   }
 
-  private def readRange(id: Int, offset: Long, bytes: Array[Byte]): Array[Byte] = {
-    try find(id).read(offset, bytes) catch {
+  private[cold] def readSlots(file: SegmentFile, offset: Long, bytes: Array[Byte]): Unit = {
+    reading(file, offset, bytes)
+    countRead(bytes.length)
+  }
+
+  private[cold] def countRead(bytes: Int): Unit = bytesRead.add(bytes.toLong)
+
+  /** Reads in this thread, or in an I/O thread if this one may not. */
+  private def reading(file: SegmentFile, offset: Long, bytes: Array[Byte]): Unit =
+    try {
+      if (storage.tier.anyThreadReads || IoScheduler.isIoThread) {
+        file.readPatiently(offset, bytes)
+      } else {
+        io.submit(IoKind.Fetch, s"Reading ${file.name}") { job =>
+          job.pace(bytes.length.toLong)
+          file.readPatiently(offset, bytes)
+        }.await()
+      }
+    } catch {
       case error: IOException =>
         failed = true
         throw error
     }
-    bytesRead += bytes.length
-    bytes
-  }
 
-  private def find(id: Int): Segment = {
+  private def find(id: Int): ColdSegment = {
     val segment = segments.get(id)
     if (segment == null) {
       throw new IllegalStateException(s"the log of cold state has no segment $id")
@@ -212,75 +343,24 @@ final class ColdLog(storage: ColdStorage) {
     segment
   }
 
-  private def verified(bytes: Array[Byte], at: Int, ref: Long): ColdEntry = {
+  private def verified(bytes: Array[Byte], at: Int, ref: ColdRef): ColdEntry = {
     val entry = new ColdEntry(bytes, at)
-    if (!entry.isIntact || entry.size != ColdRef.size(ref)) {
-      failed = true
-      throw new ColdFileDamaged(find(ColdRef.segment(ref)).file.toString, ColdRef.offset(ref))
+    if (!entry.isIntact || entry.size != ref.size) {
+      throw damaged(
+        new ColdFileDamaged(find(ref.segment).file.name, ref.offset, storage.tier.place))
     }
     entry
+  }
+
+  /** The error, and from now on the log is not sound. */
+  private[cold] def damaged(error: ColdFileDamaged): ColdFileDamaged = {
+    failed = true
+    error
   }
 }
 
 object ColdLog {
-  private val MostLanes = 64
-  private val LargestGap = 16L << 10
   private val LargestRead = 4L << 20
-  /** A log this small is not worth cleaning. */
-  private val SlackSegments = 2
-
-  /**
-   * A file of the log. Not a channel: those close themselves when a task's thread is interrupted,
-   * and the next task needs the file.
-   */
-  private final class Segment(val id: Int, val file: File) {
-    private val access = new RandomAccessFile(file, "rw")
-    private var buffer = new Array[Byte](64 << 10)
-    private var buffered = 0
-    private var written = 0L
-    @volatile private var closed = false
-    var live = 0L
-
-    def length: Long = written + buffered
-
-    def isSealed: Boolean = buffer == null
-
-    def write(bytes: Array[Byte], start: Int, size: Int): Unit = {
-      if (buffered + size > buffer.length) flush()
-      if (size > buffer.length) {
-        store(bytes, start, size)
-      } else {
-        System.arraycopy(bytes, start, buffer, buffered, size)
-        buffered += size
-      }
-      live += size
-    }
-
-    def flush(): Unit = if (buffered > 0) {
-      store(buffer, 0, buffered)
-      buffered = 0
-    }
-
-    def seal(): Unit = {
-      flush()
-      buffer = null
-    }
-
-    private def store(bytes: Array[Byte], start: Int, size: Int): Unit = access.synchronized {
-      access.seek(written)
-      access.write(bytes, start, size)
-      written += size
-    }
-
-    def read(offset: Long, bytes: Array[Byte]): Unit = access.synchronized {
-      access.seek(offset)
-      access.readFully(bytes)
-    }
-
-    def delete(): Unit = if (!closed) {
-      closed = true
-      access.close()
-      Files.deleteIfExists(file.toPath)
-    }
-  }
+  /** How far towards its bound the log grows before it is cleaned. */
+  private val CleanFrom = 0.7
 }

@@ -1,40 +1,54 @@
 package tailrace.cold
 
-import java.io.File
+import tailrace.files.LocalRoot
 
 /**
- * Where and how a store keeps what does not fit into memory.
+ * Where and how a store keeps its spilled state.
  *
- * @param leaves           when state leaves memory
- * @param newFolder        makes an empty folder on this machine
+ * @param mode             when records are spilled
+ * @param tier             where its files are
  * @param readRatio        the part of all lists that one read takes along (FlowKV: 0.02)
  * @param maxAmplification how many times larger than its living part the log may be (FlowKV: 1.5)
  */
 final case class ColdStorage(
-    leaves: Leaves, newFolder: () => File, readRatio: Double, maxAmplification: Double) {
+    mode: SpillMode, tier: ColdTier, readRatio: Double, maxAmplification: Double) {
 
-  /** What one cleaning reads at the most: it is done between two batches. */
-  def segmentSize: Long = if (leaves == Leaves.Always) 4L << 10 else 4L << 20
+  /**
+   * A sixteenth of the log, within bounds. One cleaning reads no more than that, and a segment that is
+   * not full has no more than that in excess of its living part.
+   */
+  def segmentSize(liveBytes: Long): Long =
+    if (mode == SpillMode.Always) 4L << 10
+    else math.max(ColdStorage.SmallestSegment, math.min(ColdRef.LargestOffset, liveBytes / 16))
+
+  /** A log this small is not cleaned. */
+  def slack: Long = if (mode == SpillMode.Always) 4L << 10 else ColdStorage.SmallestSegment
 }
 
-/** When state leaves memory: never (a state that outgrows it is an error), or between batches. */
-sealed abstract class Leaves(val name: String)
+/** When records are spilled: never (a state that outgrows memory is an error), or if need be. */
+sealed abstract class SpillMode(val name: String)
 
-object Leaves {
-  case object Never extends Leaves("off")
-  case object WhenTight extends Leaves("on")
-  /** All of it, after every batch: for tests. */
-  case object Always extends Leaves("always")
+object SpillMode {
+  case object Never extends SpillMode("off")
+  case object WhenTight extends SpillMode("on")
+  /**
+   * For tests: every other batch begins with all state spilled; while the others run, all that they
+   * do not use is spilled every few operations.
+   */
+  case object Always extends SpillMode("always")
 
-  val all: Seq[Leaves] = Seq(WhenTight, Never, Always)
+  val all: Seq[SpillMode] = Seq(WhenTight, Never, Always)
 }
 
 object ColdStorage {
   val DefaultReadRatio = 0.02
   val DefaultMaxAmplification = 1.5
+  private val SmallestSegment = 256L << 10
 
-  def default: ColdStorage = in(new File(System.getProperty("java.io.tmpdir")))
+  def in(tier: ColdTier): ColdStorage =
+    ColdStorage(SpillMode.WhenTight, tier, DefaultReadRatio, DefaultMaxAmplification)
 
-  def in(base: File): ColdStorage = ColdStorage(
-    Leaves.WhenTight, () => ColdHome.newFolder(base), DefaultReadRatio, DefaultMaxAmplification)
+  /** In files on this machine. */
+  def in(root: LocalRoot, folders: ColdFolders): ColdStorage =
+    in(LocalTier.in(root, folders, ColdIo.Buffered))
 }

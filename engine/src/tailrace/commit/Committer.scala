@@ -1,8 +1,9 @@
 package tailrace.commit
 
-import tailrace.commit.Messages._
-import tailrace.files.{FileNames, StateFolder}
+import tailrace.faults.Failpoints
+import tailrace.files.{FileNames, Retries, StateFolder}
 import tailrace.format.FileKind
+import tailrace.ledger.Messages._
 import tailrace.metrics.BatchMeter
 
 /** Takes a store's sealed batches. */
@@ -39,34 +40,39 @@ final class SynchronousCommitter(folder: StateFolder, names: FileNames) extends 
 
 /**
  * Hands batches to the executor's pipeline:
- *  1. `enter`: the ledger knows of the store, and answers when the batch before is published, so
+ *  1. The sealed batch goes to the pipeline. From now on an order for it can be met, even if the
+ *     task fails.
+ *  2. The task registers with the ledger, and is admitted when the batch before is published, so
  *     that nothing this task shows can outlive a batch that is lost.
- *  2. The sealed batch goes to the pipeline, and the task goes on.
- * Where nobody publishes through the ledger (a store outside of a query) the batch is written at
+ * An attempt that is not admitted is discarded with its batch: the ledger orders only parts that
+ * count. Where the ledger does not publish (a store outside of a query) the batch is written at
  * once instead.
  */
 final class AsynchronousCommitter(
     root: String, run: String, store: String, named: Boolean, link: LedgerLink, pipeline: Pipeline,
     folder: StateFolder, target: PackTarget, inFlightLimit: Long, retries: Retries,
-    otherwise: Committer)
+    failpoints: Failpoints, otherwise: Committer)
   extends Committer {
 
   override def commit(batch: SealedBatch, meter: BatchMeter): Unit = {
     val id = BatchId(root, run, batch.version - 1)
-    val started = System.nanoTime()
     // 1.
-    val answer = link.enter(Enter(id, StoreAt(batch.store, batch.lineage), named, link.executor))
+    meter.queuedParts += pipeline.submit(id, batch, target, inFlightLimit, retries)
+    // 2.
+    failpoints.pass("register.before")
+    val started = System.nanoTime()
+    val answer =
+      link.register(Register(id, StoreAt(batch.store, batch.lineage), named, link.executor))
+    failpoints.pass("register.after")
     meter.gateNanos += System.nanoTime() - started
     answer match {
-      case Proceed(hiddenMillis, unpublished, repeated) =>
+      case Admitted(hiddenMillis, unpublished, repeated) =>
         meter.hiddenMillis += hiddenMillis
         meter.unpublishedBatches += unpublished
         meter.retries += repeated
         meter.bytesWritten += batch.bytes.length
         if (batch.version == 1) folder.make()
-        // 2.
-        meter.queuedParts += pipeline.submit(id, batch, target, inFlightLimit, retries)
-      case BeSynchronous => otherwise.commit(batch, meter)
+      case WriteNow => otherwise.commit(batch, meter)
       case refused: Refused => throw refused.asError
     }
   }

@@ -1,21 +1,23 @@
 package tailrace.commit
 
-import java.io.IOException
-import java.util.concurrent.atomic.AtomicInteger
+import java.util.concurrent.Executor
 
 import scala.collection.mutable
 
+import org.apache.hadoop.fs.FSError
 import org.slf4j.LoggerFactory
 
-import tailrace.commit.Messages._
 import tailrace.errors.StoreError
-import tailrace.faults.Failpoint
+import tailrace.faults.Failpoints
+import tailrace.files.Retries
+import tailrace.io.{IoKind, IoScheduler}
+import tailrace.ledger.Messages._
 
 /** The way from an executor to the driver's ledger. Calls wait for the answer. */
 trait LedgerLink {
   def executor: String
-  def enter(message: Enter): Entry
-  def awaitGate(batch: BatchId): Entry
+  def register(message: Register): Admission
+  def awaitGate(batch: BatchId): Admission
   def awaitOrders(batch: BatchId): Orders
   def durable(batch: BatchId, pack: String, stores: Seq[StoreAt], retries: Int): Unit
   def notWritten(batch: BatchId, problem: String, because: String): Unit
@@ -36,42 +38,35 @@ trait PackTarget {
 /**
  * Problem: a batch must not wait for its state to be written.
  *
- * Answer: tasks leave sealed batches here and go on. All that this executor has for one batch of a
- * query is a group; a thread of its own takes it through:
- *  1. Wait for orders: all tasks of the batch are done, and these parts count.
- *  2. Local copy (first acknowledgement).
- *  3. One pack on the checkpoint file system (second acknowledgement), with retries.
- *  4. Tell the ledger.
+ * Answer: tasks submit sealed batches and go on. All that this executor has for one batch of a
+ * query becomes one pack. [[PipelineMachine]] decides the steps; here they are
+ * done, each on a thread of `threads`, and the outcome is the next event.
  *
- * Invariants: what was submitted is kept until step 4 or until the ledger wants it no more. Not more
- * than `limit` bytes are kept: a task that brings more waits, so that a slow file system slows the
- * query down. A thread that dies is noticed by the watchdog, and its group starts again; a pack that
- * was written already is found by its name, which stands for its content.
+ * Invariants: not more than `limit` bytes are kept: a task that brings more waits, so that a slow
+ * file system slows the query down. A thread that dies is noticed, and its pack begun again. A step
+ * that takes long is named in a warning.
  */
-final class Pipeline(link: () => LedgerLink) {
+final class Pipeline(
+    link: () => LedgerLink, threads: Executor, failpoints: Failpoints, io: IoScheduler) {
   import Pipeline._
 
-  private val groups = mutable.LinkedHashMap.empty[BatchId, Group]
-  private var keptBytes = 0L
+  private var state = PipelineState.Empty
+  private val jobs = mutable.Map.empty[BatchId, Job]
   private var watchdog: Thread = _
 
   /**
-   * Leaves a sealed batch; waits while too much is kept. The first part of a batch is told how many
-   * parts of other batches are still waiting to be written.
+   * Takes a sealed batch; waits while too much is kept. Returns, for the first part of a batch, how
+   * many parts of other batches are still waiting to be written.
    */
   def submit(
       batch: BatchId, part: SealedBatch, target: PackTarget, limit: Long, retries: Retries): Int =
     synchronized {
-      while (keptBytes > 0 && keptBytes + part.bytes.length > limit && awaitsWriting(batch)) wait()
-      val waiting = if (groups.contains(batch)) 0 else groups.valuesIterator.map(_.parts.size).sum
-      val group = groups.getOrElseUpdate(batch, {
-        val made = new Group(batch, target, retries)
-        startWorker(made)
-        made
-      })
-      val replaced = group.parts.put(StoreAt(part.store, part.lineage), part)
-      keptBytes += part.bytes.length - replaced.fold(0L)(_.bytes.length)
+      while (state.mustWait(batch, part.bytes.length, limit)) wait()
+      val waiting = state.waitingBeside(batch)
+      val at = StoreAt(part.store, part.lineage)
+      jobs.getOrElseUpdate(batch, new Job(target, retries)).parts(at) = part
       if (watchdog == null) startWatchdog()
+      take(PipelineEvent.PartGiven(batch, at, part.bytes.length))
       waiting
     }
 
@@ -79,80 +74,85 @@ final class Pipeline(link: () => LedgerLink) {
   def awaitIdle(timeoutMillis: Long): Boolean = synchronized {
     val deadline = System.nanoTime() + timeoutMillis * 1000000L
     var left = timeoutMillis
-    while (groups.valuesIterator.exists(_.isOrdered) && left > 0) {
+    while (!state.isIdle && left > 0) {
       wait(left)
       left = (deadline - System.nanoTime()) / 1000000L
     }
-    !groups.valuesIterator.exists(_.isOrdered)
+    state.isIdle
   }
 
-  /**
-   * Only other batches give memory back while this one goes on, and only those whose tasks are done:
-   * two queries that run at the same time would otherwise wait for each other.
-   */
-  private def awaitsWriting(batch: BatchId): Boolean = groups.exists { case (id, group) =>
-    id != batch && group.isOrdered
-  }
+  // ---- events and effects
 
-  // ---- a group's thread
-
-  private def startWorker(group: Group): Unit = {
-    group.worker = new Thread(() => run(group), s"tailrace-commit-${count.incrementAndGet()}")
-    group.worker.setDaemon(true)
-    group.worker.start()
-  }
-
-  private def run(group: Group): Unit = {
-    val ledger = link()
-    try {
-      // 1.
-      group.beat("waiting for orders")
-      ledger.awaitOrders(group.batch) match {
-        case Discard =>
-        case Write(stores) =>
-          synchronized(group.isOrdered = true)
-          val pack = synchronized(group.pack(stores))
-          // 2.
-          group.beat(s"writing a local copy of ${pack.name}")
-          Failpoint.pass("local.before")
-          group.target.writeLocal(pack)
-          Failpoint.pass("local.after")
-          // 3.
-          group.beat(s"writing ${group.target.nameOf(pack.name)}")
-          val repeated = group.retries(s"Writing ${group.target.nameOf(pack.name)}") {
-            group.beat(s"writing ${group.target.nameOf(pack.name)}")
-            Failpoint.pass("upload.before")
-            group.target.upload(pack)
-          }
-          Failpoint.pass("upload.after")
-          // 4.
-          Failpoint.pass("acknowledge.before")
-          ledger.durable(group.batch, pack.name, stores, repeated)
-          Failpoint.pass("acknowledge.after")
-      }
-      finished(group)
-    } catch {
-      case error: Exception =>
-        val (problem, because) = error match {
-          case known: StoreError => known.problem -> known.because
-          case other => s"The state of batch ${group.batch.number} of ${group.batch.root} could " +
-            "not be written." -> other.toString
-        }
-        log.error(problem, error)
-        try ledger.notWritten(group.batch, problem, because) catch {
-          case unheard: Exception => log.error("The driver could not be told.", unheard)
-        }
-        finished(group)
-    }
-  }
-
-  private def finished(group: Group): Unit = synchronized {
-    if (groups.get(group.batch).exists(_ eq group)) {
-      groups -= group.batch
-      keptBytes -= group.parts.valuesIterator.map(_.bytes.length).sum
+  private def take(event: PipelineEvent): Unit = synchronized {
+    val (after, effects) = PipelineMachine(state, event)
+    state = after
+    effects.foreach {
+      case PipelineEffect.Forget(batch) => jobs -= batch
+      case step => threads.execute(() => run(step, jobs(step.batch)))
     }
     notifyAll()
   }
+
+  private def run(step: PipelineEffect, job: Job): Unit = {
+    val batch = step.batch
+    val outcome = try {
+      perform(step, job)
+    } catch {
+      case error @ (_: Exception | _: FSError) =>
+        log.error(s"${job.doing} has failed.", error)
+        val (problem, because) = error match {
+          case known: StoreError => known.problem -> known.because
+          case other => s"The state of batch ${batch.number} of ${batch.root} could not be " +
+            "written." -> other.toString
+        }
+        PipelineEvent.StepFailed(batch, problem, because)
+      case death: Throwable =>
+        log.warn(s"The thread that was ${job.doing} has died; another takes over.", death)
+        PipelineEvent.StepDied(batch)
+    } finally {
+      job.rest()
+    }
+    take(outcome)
+  }
+
+  private def perform(step: PipelineEffect, job: Job): PipelineEvent = step match {
+    case PipelineEffect.AskOrders(batch) =>
+      // Orders may take as long as the batch: no reason for a warning.
+      PipelineEvent.OrdersCame(batch, link().awaitOrders(batch))
+    case PipelineEffect.CopyHere(batch, stores) =>
+      val pack = synchronized(job.pack(batch, stores))
+      job.begin(s"writing a local copy of ${pack.name}")
+      failpoints.pass("local.before")
+      inIoThread(IoKind.LocalCopy, pack, job)(job.target.writeLocal)
+      failpoints.pass("local.after")
+      PipelineEvent.Copied(batch)
+    case PipelineEffect.Upload(batch, stores) =>
+      val pack = synchronized(job.pack(batch, stores))
+      val name = job.target.nameOf(pack.name)
+      val repeated = job.retries(s"Writing $name") {
+        job.begin(s"writing $name")
+        failpoints.pass("upload.before")
+        inIoThread(IoKind.Upload, pack, job)(job.target.upload)
+      }
+      failpoints.pass("upload.after")
+      PipelineEvent.Uploaded(batch, repeated)
+    case PipelineEffect.Acknowledge(batch, stores, retries) =>
+      job.begin(s"telling the driver of batch ${batch.number}")
+      failpoints.pass("acknowledge.before")
+      link().durable(batch, synchronized(job.pack(batch, stores)).name, stores, retries)
+      failpoints.pass("acknowledge.after")
+      PipelineEvent.Told(batch)
+    case PipelineEffect.Report(batch, problem, because) =>
+      link().notWritten(batch, problem, because)
+      PipelineEvent.Told(batch)
+    case PipelineEffect.Forget(_) => throw new IllegalStateException("there is nothing to do")
+  }
+
+  private def inIoThread(kind: IoKind, pack: SealedPack, job: Job)(
+      body: SealedPack => Unit): Unit = io.submit(kind, job.doing) { paced =>
+    paced.pace(pack.length)
+    body(pack)
+  }.await()
 
   // ---- the watchdog
 
@@ -163,31 +163,10 @@ final class Pipeline(link: () => LedgerLink) {
   }
 
   private def watch(): Unit = while (true) {
-    Thread.sleep(HeartbeatMillis)
-    val (dead, slow) = synchronized {
-      groups.values.toSeq.partition(!_.worker.isAlive) match {
-        case (gone, alive) => gone -> alive.filter(_.isSilent)
-      }
-    }
-    dead.foreach { group =>
-      group.deaths += 1
-      if (group.deaths > MaximumDeaths) {
-        try {
-          link().notWritten(group.batch, s"The thread that writes batch ${group.batch.number} of " +
-            s"${group.batch.root} has died ${group.deaths} times.", "See the executor's log.")
-        } catch {
-          case unheard: Exception => log.error("The driver could not be told.", unheard)
-        } finally {
-          finished(group)
-        }
-      } else {
-        log.warn(s"The thread that was ${group.doing} has died; another takes over.")
-        synchronized(startWorker(group))
-      }
-    }
-    slow.foreach { group =>
-      group.warned = true
-      log.warn(s"A commit thread has been ${group.doing} for ${SilenceMillis / 1000} s; the query " +
+    Thread.sleep(WatchMillis)
+    synchronized(jobs.values.toSeq).filter(_.isSilent).foreach { job =>
+      job.warned = true
+      log.warn(s"A commit thread has been ${job.doing} for ${SilenceMillis / 1000} s; the query " +
         "waits once the next batch is done. Is the checkpoint file system reachable?")
     }
   }
@@ -195,34 +174,34 @@ final class Pipeline(link: () => LedgerLink) {
 
 object Pipeline {
   private val log = LoggerFactory.getLogger(classOf[Pipeline])
-  private val count = new AtomicInteger
-  private val HeartbeatMillis = 250L
+  private val WatchMillis = 1000L
   private val SilenceMillis = 30L * 1000
-  private val MaximumDeaths = 3
 
-  private final class Group(
-      val batch: BatchId, val target: PackTarget, val retries: Retries) {
+  /** The bytes of a batch, where they go, and the step that is being done. */
+  private final class Job(val target: PackTarget, val retries: Retries) {
     val parts = mutable.LinkedHashMap.empty[StoreAt, SealedBatch]
-    @volatile var worker: Thread = _
-    var isOrdered = false
-    var deaths = 0
-    @volatile var doing = ""
+    private var sealedPack: SealedPack = _
+    @volatile var doing = "waiting for orders"
     @volatile var warned = false
-    @volatile private var beatNanos = System.nanoTime()
+    @volatile private var beganNanos = 0L
 
-    /** The heartbeat: what the thread begins to do now. */
-    def beat(what: String): Unit = {
+    /** The heartbeat: the thread begins this step now. */
+    def begin(what: String): Unit = {
       doing = what
-      beatNanos = System.nanoTime()
+      beganNanos = System.nanoTime()
     }
 
-    /** Orders may take as long as the batch; everything else is a matter of seconds. */
-    def isSilent: Boolean = isOrdered && !warned &&
-      System.nanoTime() - beatNanos > SilenceMillis * 1000000L
+    def rest(): Unit = beganNanos = 0L
 
-    def pack(stores: Seq[StoreAt]): SealedPack = SealedPack(batch.number + 1, stores.map { at =>
-      parts.getOrElse(at, throw new IOException(
-        s"The state of store ${at.store} is not in this executor's memory any more."))
-    })
+    def isSilent: Boolean = {
+      val began = beganNanos
+      began != 0L && !warned && System.nanoTime() - began > SilenceMillis * 1000000L
+    }
+
+    /** The same for every step: orders for a batch do not change. */
+    def pack(batch: BatchId, stores: Seq[StoreAt]): SealedPack = {
+      if (sealedPack == null) sealedPack = SealedPack(batch.number + 1, stores.map(parts))
+      sealedPack
+    }
   }
 }

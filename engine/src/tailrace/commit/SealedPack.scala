@@ -5,7 +5,7 @@ import java.io.OutputStream
 import tailrace.files.FileNames
 import tailrace.format.PackHeader
 
-/** What one executor writes for a batch: an index, and the sealed batches of its stores. */
+/** The file that one executor writes for a batch: an index, and the sealed batches of its stores. */
 final class SealedPack private (val header: PackHeader, parts: Seq[SealedBatch]) {
   val name: String = FileNames.pack(header)
 

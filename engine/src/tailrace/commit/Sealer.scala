@@ -1,11 +1,12 @@
 package tailrace.commit
 
-import tailrace.format.{Codec, FileHeader, FileKind, StateFileWriter}
+import tailrace.cold.ColdReader
+import tailrace.format.{Codec, FileHeader, FileKind}
 import tailrace.store.{Change, Lineage, StateTable}
 
 /**
  * The changes of one batch of one store, as the bytes of a changes file: checksummed, compressed,
- * and independent of the table, which may go on, be taken back or be closed meanwhile.
+ * and independent of the table, which may go on, be reverted or be closed meanwhile.
  */
 final case class SealedBatch(
     store: String, version: Long, lineage: Long, parentLineage: Long, entries: Long,
@@ -24,7 +25,7 @@ final class Sealer(codec: Codec, store: String) {
     val header = FileHeader(
       FileKind.Changes, version, lineage, table.lineage, store, familiesOf(table))
     val bytes = new Chunks
-    val file = new StateFileWriter(bytes, header, codec)
+    val file = new RecordFile(bytes, header, codec)
     var entries = 0L
     var index = 0L
     while (index < changes.size) {
@@ -58,14 +59,14 @@ final class Sealer(codec: Codec, store: String) {
       }
     }
     living.map { family =>
-      FileHeader.FamilyEntry(family.id, family.name, family.kind, family.layout.size)
+      FileHeader.FamilyEntry(family.id, family.name, family.kind.shape, family.layout.size)
     } ++ dropped.toSeq.map(table.familyOf).map { family =>
-      FileHeader.FamilyEntry(family.id, family.name, family.kind, rows = 0, dropped = true)
+      FileHeader.FamilyEntry(family.id, family.name, family.kind.shape, rows = 0, dropped = true)
     }
   }
 }
 
 private object Sealer {
-  val inMemory: Long => Nothing = _ =>
-    throw new IllegalStateException("a list that the running batch made has left memory")
+  val inMemory: ColdReader = _ =>
+    throw new IllegalStateException("a list that the running batch made was spilled")
 }

@@ -3,7 +3,7 @@ package tailrace.commit
 /**
  * When a snapshot is due. Changes files are cheap to write and dear to replay; a snapshot is the
  * other way round. A new one is due once the changes since the last weigh `ratio` times as much as
- * it did, which bounds both what is written (1 + 1/ratio times the changes) and what is replayed
+ * it did, which bounds both the bytes written (1 + 1/ratio times the changes) and the bytes replayed
  * (ratio times the state); small states are spared until `SmallestBytes` of changes. Whatever the
  * sizes, no restart replays more than `maxChanges` files.
  *
@@ -16,12 +16,15 @@ final class SnapshotPolicy(ratio: Double, maxChanges: Int, share: Double = 1.0) 
   private var snapshotBytes = 0L
   private var changesBytes = 0L
   private var changesFiles = 0
-  // What the snapshot that is being written will make unnecessary.
+  // The changes that the snapshot being written will make unnecessary.
   private var coveredBytes = 0L
   private var coveredFiles = 0
+  // A snapshot turned out to be damaged: another is due, whatever the sizes.
+  private var isWanted = false
+  private var coveredWish = false
 
   def isDue: Boolean = synchronized {
-    changesFiles >= math.ceil(share * maxChanges) ||
+    isWanted || changesFiles >= math.ceil(share * maxChanges) ||
       changesBytes >= share * math.max(SmallestBytes.toDouble, ratio * snapshotBytes)
   }
 
@@ -34,28 +37,37 @@ final class SnapshotPolicy(ratio: Double, maxChanges: Int, share: Double = 1.0) 
   def snapshotStarted(): Unit = synchronized {
     coveredBytes = changesBytes
     coveredFiles = changesFiles
+    coveredWish = isWanted
     changesBytes = 0L
     changesFiles = 0
+    isWanted = false
   }
 
   def snapshotWritten(bytes: Long): Unit = synchronized {
     snapshotBytes = bytes
     coveredBytes = 0L
     coveredFiles = 0
+    coveredWish = false
   }
 
-  /** There is no snapshot after all: what it was to cover is still to be replayed. */
+  /** There is no snapshot after all: the changes that it was to cover are still to be replayed. */
   def snapshotFailed(): Unit = synchronized {
     changesBytes += coveredBytes
     changesFiles += coveredFiles
+    isWanted |= coveredWish
     coveredBytes = 0L
     coveredFiles = 0
   }
 
-  def loaded(snapshotBytes: Long, changesBytes: Long, changesFiles: Int): Unit = synchronized {
+  /** @param wanted whether a snapshot is due at once */
+  def loaded(
+      snapshotBytes: Long, changesBytes: Long, changesFiles: Int,
+      wanted: Boolean = false): Unit = synchronized {
     this.snapshotBytes = snapshotBytes
     this.changesBytes = changesBytes
     this.changesFiles = changesFiles
+    isWanted = wanted
+    coveredWish = false
     coveredBytes = 0L
     coveredFiles = 0
   }

@@ -1,68 +1,111 @@
 package tailrace.commit
 
-import java.util.concurrent.{Executors, ThreadFactory}
-import java.util.concurrent.atomic.AtomicInteger
+import java.io.{FilterOutputStream, OutputStream}
 
-import tailrace.cold.ColdRef
 import tailrace.files.{FileNames, StateFolder}
-import tailrace.format.{Codec, FileHeader, FileKind, StateFileWriter}
-import tailrace.store.{Family, Image}
+import tailrace.format.{Codec, FileHeader, FileKind}
+import tailrace.io.{IoJob, IoKind, IoPieces, IoScheduler}
+import tailrace.store.FrozenVersion
 
 /**
- * Writes snapshots beside the batches, from a frozen [[tailrace.store.Image]]. A snapshot only
+ * Writes snapshots beside the batches, from a [[tailrace.store.FrozenVersion]]. A snapshot only
  * shortens the replay of changes that are durable already: if one fails, nothing is lost, and the
  * next is tried later.
  */
-final class SnapshotWriter(folder: StateFolder, names: FileNames, codec: Codec, store: String) {
+final class SnapshotWriter(
+    folder: StateFolder, names: FileNames, codec: Codec, store: String, io: IoScheduler) {
+  import SnapshotWriter._
 
   /**
-   * Writes in the background; exactly one of the two is called when it is over, and only then is
-   * the image done: whoever waits for the image sees what became of it.
+   * Writes in the background. `written` or `failed` is called at the end, and only then is the frozen
+   * version done: a thread that waits for it sees the outcome. `reported`, after it, reports a snapshot
+   * that was written; the store does not wait for that.
    */
-  def submit(image: Image)(written: Long => Unit)(failed: Throwable => Unit): Unit =
-    SnapshotWriter.pool.execute { () =>
-      try written(write(image)) catch { case error: Throwable => failed(error) } finally image.done()
+  def submit(frozen: FrozenVersion)(
+      written: Long => Unit)(failed: Throwable => Unit)(reported: => Unit): Unit =
+    try io.submit(IoKind.Snapshot, s"The snapshot of version ${frozen.version} of $store") { job =>
+      val isWritten = try {
+        written(write(frozen, job))
+        true
+      } catch {
+        case error: Throwable =>
+          failed(error)
+          false
+      } finally frozen.done()
+      if (isWritten) reported
+    } catch {
+      case error: Throwable => // it was never begun
+        frozen.done()
+        throw error
     }
 
   /** Writes now, in the caller's thread, and returns the file's size. */
-  def write(image: Image): Long = {
-    val families = image.families.map { part =>
-      FileHeader.FamilyEntry(part.family.id, part.family.name, part.family.kind, part.records.size)
+  def write(frozen: FrozenVersion, job: IoJob = IoJob.unpaced): Long = {
+    val families = frozen.families.map { part =>
+      FileHeader.FamilyEntry(part.family.id, part.family.name, part.family.kind.shape,
+        part.size)
     }
     val header = FileHeader(
-      FileKind.Snapshot, image.version, image.lineage, 0L, store, families)
-    folder.write(names(FileKind.Snapshot, image.version, image.lineage)) { stream =>
-      val file = new StateFileWriter(stream, header, codec)
-      image.families.foreach { part =>
-        var index = 0L
-        while (index < part.records.size) {
-          if ((index & 0xfff) == 0 && image.isCancelled) throw new SnapshotWriter.Cancelled
-          write(file, part.family, part.records(index))
-          index += 1
-        }
-      }
+      FileKind.Snapshot, frozen.version, frozen.lineage, 0L, store, families)
+    folder.write(names(FileKind.Snapshot, frozen.version, frozen.lineage)) { stream =>
+      val paced = new PacedStream(stream, new IoPieces(job))
+      val file = new RecordFile(paced, header, codec)
+      // Records in memory first: they then need not be kept for the snapshot.
+      frozen.families.foreach(writeRecords(file, frozen, _))
+      frozen.pastRecords()
+      if (frozen.families.exists(_.spilled > 0)) writeSpilled(file, frozen)
       file.finish()
     }
   }
 
-  /** @param word a record's address, or a reference to one that has left memory */
-  private def write(file: StateFileWriter, family: Family, word: Long): Unit =
-    if (ColdRef.isCold(word)) file.put(family.id, family.readColdOnce(word))
-    else if (family.kind.multiValue) file.putList(family.id, word, family.readColdOnce)
-    else file.put(family.id, word)
+  private def writeRecords(
+      file: RecordFile, frozen: FrozenVersion, part: FrozenVersion.Part): Unit = {
+    var index = 0L
+    while (index < part.records.size) {
+      if ((index & 0xfff) == 0) stopIfCancelled(frozen)
+      val record = part.record(index)
+      if (part.family.kind.multiValue) {
+        file.putList(part.family.id, record, part.family.readColdOnce)
+      } else {
+        file.put(part.family.id, record)
+      }
+      index += 1
+    }
+  }
+
+  /**
+   * Records in the log, in its order; values of lists were written with their lists. They are
+   * counted: an entry too many would be a row that is not there, and no snapshot is better than that
+   * one.
+   */
+  private def writeSpilled(file: RecordFile, frozen: FrozenVersion): Unit = {
+    val left = new Array[Long](frozen.families.map(_.family.id).max + 1)
+    frozen.families.foreach(part => left(part.family.id) = part.spilled)
+    frozen.log.foreach(() => stopIfCancelled(frozen)) { entry =>
+      if (entry.count == 0) {
+        left(entry.family) -= 1
+        file.put(entry.family, entry)
+      }
+    }
+    frozen.families.find(part => left(part.family.id) != 0).foreach { part =>
+      throw new IllegalStateException(s"of ${part.spilled} spilled records of ${part.family.name} " +
+        s"in $store, version ${frozen.version}, the log has ${part.spilled - left(part.family.id)}")
+    }
+  }
+
+  private def stopIfCancelled(frozen: FrozenVersion): Unit =
+    if (frozen.isCancelled) throw new SnapshotWriter.Cancelled
 }
 
 object SnapshotWriter {
   final class Cancelled extends InterruptedException("the snapshot is not needed any more")
 
-  /** One thread per process: a second would only compete with the batches for the cores. */
-  private lazy val pool = Executors.newSingleThreadExecutor(new ThreadFactory {
-    private val count = new AtomicInteger
-    override def newThread(work: Runnable): Thread = {
-      val thread = new Thread(work, s"tailrace-snapshot-${count.incrementAndGet()}")
-      thread.setDaemon(true)
-      thread.setPriority(Thread.MIN_PRIORITY)
-      thread
+  /** Paces the job by the bytes that it writes. */
+  private final class PacedStream(out: OutputStream, pieces: IoPieces)
+    extends FilterOutputStream(out) {
+    override def write(bytes: Array[Byte], start: Int, length: Int): Unit = {
+      pieces.add(length)
+      out.write(bytes, start, length)
     }
-  })
+  }
 }

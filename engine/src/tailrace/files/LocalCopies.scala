@@ -1,8 +1,6 @@
 package tailrace.files
 
-import java.io.{BufferedOutputStream, File, FileInputStream, FileOutputStream, InputStream}
-import java.io.{IOException, OutputStream}
-import java.nio.file.{Files, StandardCopyOption}
+import java.io.{BufferedOutputStream, InputStream, IOException, OutputStream}
 import java.util.UUID
 
 import org.apache.spark.sql.catalyst.expressions.XXH64
@@ -12,45 +10,68 @@ import org.slf4j.LoggerFactory
 /**
  * Copies of a checkpoint folder's files on this machine, from which a restart here loads without
  * asking the checkpoint file system for more than names. Losing a copy costs time, nothing else: a
- * copy that cannot be written is given up with a warning, and readers verify what they find.
+ * copy that cannot be written is skipped with a warning, and readers verify every copy.
+ *
+ * Invariant: every copy that is read was written by this user. A folder that another user could write
+ * to is as good as none: nothing in it is read, replaced or deleted.
  */
-final class LocalCopies(base: File, folder: String) {
-  private val directory = {
-    val name = folder.getBytes("UTF-8")
-    val digest = XXH64.hashUnsafeBytes(name, Platform.BYTE_ARRAY_OFFSET, name.length, 0L)
-    new File(base, f"$digest%016x")
-  }
+final class LocalCopies(root: LocalRoot, folder: String) {
+  import LocalCopies._
 
-  def open(name: String): Option[InputStream] = {
-    val file = new File(directory, name)
-    if (file.isFile) Some(new FileInputStream(file)) else None
+  private val name = {
+    val bytes = folder.getBytes("UTF-8")
+    val digest = XXH64.hashUnsafeBytes(bytes, Platform.BYTE_ARRAY_OFFSET, bytes.length, 0L)
+    f"$digest%016x"
   }
+  private var warned = false
 
-  def length(name: String): Option[Long] =
-    Some(new File(directory, name)).filter(_.isFile).map(_.length)
+  def open(file: String): Option[InputStream] =
+    found(Option.empty[InputStream])(_.open(file))
+
+  def length(file: String): Option[Long] = found(Option.empty[Long])(_.length(file))
 
   /** Writes a copy, whole or not at all. */
-  def write(name: String)(body: OutputStream => Unit): Unit = {
-    val temporary = new File(directory, s".$name.${UUID.randomUUID}.tmp")
+  def write(file: String)(body: OutputStream => Unit): Unit = try {
+    val directory = PrivateFolder.make(root.path, name)
+    val temporary = s".$file.${UUID.randomUUID}.tmp"
     try {
-      directory.mkdirs()
-      val stream = new BufferedOutputStream(new FileOutputStream(temporary), 64 << 10)
+      val stream = new BufferedOutputStream(directory.create(temporary), 64 << 10)
       try body(stream) finally stream.close()
-      Files.move(temporary.toPath, new File(directory, name).toPath,
-        StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING)
-    } catch {
-      case error: IOException =>
-        LocalCopies.log.warn(s"There is no local copy of $name: $error")
+      directory.rename(temporary, file)
     } finally {
-      temporary.delete()
+      directory.delete(temporary)
     }
+  } catch {
+    case error: IOException => log.warn(s"There is no local copy of $file: $error")
   }
 
-  def keepOnly(wanted: String => Boolean): Unit =
-    Option(directory.listFiles()).toSeq.flatten.filterNot(file => wanted(file.getName))
-      .foreach(_.delete())
+  /** Deletes the copies that are not wanted, and temporary files of interrupted writes. */
+  def keepOnly(wanted: String => Boolean): Unit = found(()) { directory =>
+    directory.names.filter { file =>
+      if (FileNames.isAbandoned(file)) {
+        directory.modifiedMillis(file).exists(_ < System.currentTimeMillis() - AbandonedAfterMillis)
+      } else {
+        FileNames.isOwn(file) && !wanted(file)
+      }
+    }.foreach(directory.delete)
+  }
+
+  /** The result of `use` on our folder; `otherwise` if there is none, or one that is not ours alone. */
+  private def found[T](otherwise: T)(use: PrivateFolder => T): T = try {
+    PrivateFolder.find(root.path, name).fold(otherwise)(use)
+  } catch {
+    case error: IOException =>
+      val first = synchronized {
+        val first = !warned
+        warned = true
+        first
+      }
+      if (first) log.warn(s"There are no local copies of $folder: $error")
+      otherwise
+  }
 }
 
 object LocalCopies {
   private val log = LoggerFactory.getLogger(classOf[LocalCopies])
+  private val AbandonedAfterMillis = 3600L * 1000
 }

@@ -4,13 +4,16 @@ import java.io.InputStream
 
 import tailrace.format.PackHeader
 
-/** The packs of a checkpoint, for whoever loads a store from them. */
+/** The packs of a checkpoint, from which stores are loaded. */
 trait PackShelf {
   /** The folder's name, for messages. */
   def path: String
 
   /** The packs of every version, as they are listed now. */
   def list(): Map[Long, Seq[PackShelf.Pack]]
+
+  /** Folders that have a pack's name; they are nothing of ours. */
+  def folders(): Seq[String] = Nil
 }
 
 object PackShelf {

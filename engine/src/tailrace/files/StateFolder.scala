@@ -13,6 +13,9 @@ trait StateFolder {
   /** The files in the folder; empty if there is none. */
   def list(): Seq[StateFolder.Entry]
 
+  /** Folders in it that have a state file's name; they are nothing of ours. */
+  def folders(): Seq[String] = Nil
+
   def open(name: String): InputStream
 
   /** A copy on this machine, if there is one; whether it is the same file is not known yet. */
@@ -20,7 +23,7 @@ trait StateFolder {
 
   /**
    * Writes a file that is there as a whole or not at all, taking the place of one with the same
-   * name. Returns the number of bytes. If `body` throws, nothing is left behind.
+   * name. Returns the number of bytes. If `body` throws, there is no new file.
    */
   def write(name: String)(body: OutputStream => Unit): Long
 

@@ -3,8 +3,6 @@ package tailrace.format
 import com.github.luben.zstd.Zstd
 import net.jpountz.lz4.LZ4Factory
 
-import tailrace.errors.InvalidOption
-
 /** How the blocks of a file are compressed. Spark ships both libraries. */
 sealed abstract class Codec(val code: Byte, val name: String) {
   def maximumLength(rawLength: Int): Int
@@ -55,8 +53,7 @@ object Codec {
 
   val all: Seq[Codec] = Seq(None, Lz4, Zstandard)
 
-  def byName(name: String): Codec = all.find(_.name == name).getOrElse(
-    throw new InvalidOption("compression", name, all.map(_.name).mkString(", ")))
+  def byName(name: String): Option[Codec] = all.find(_.name == name)
 
   def byCode(code: Byte): Option[Codec] = all.find(_.code == code)
 }

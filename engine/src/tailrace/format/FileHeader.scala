@@ -2,11 +2,8 @@ package tailrace.format
 
 import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream}
 
-import tailrace.layout.ordered.SortWord
-import tailrace.store.FamilyKind
-
 /**
- * What a file says of itself before its first block.
+ * The fields of a file before its first block.
  *
  * @param kind          changes or snapshot
  * @param version       the version of the state after this file
@@ -23,6 +20,21 @@ final case class FileHeader(
     store: String,
     families: Seq[FileHeader.FamilyEntry])
 
+/** How the keys of a family are sorted: a code and its parameter. */
+final case class KeyOrder(code: Byte, parameter: Int)
+
+/**
+ * The properties of a column family, apart from its rows.
+ *
+ * @param order      None: point access only
+ * @param multiValue a key has a list of values
+ * @param internal   Spark's own bookkeeping
+ * @param keyTypes   the types of the key's columns, as Spark names them
+ */
+final case class FamilyShape(
+    order: Option[KeyOrder], multiValue: Boolean, internal: Boolean, keyTypes: String,
+    valueTypes: String)
+
 sealed abstract class FileKind(val code: Byte, val suffix: String)
 
 object FileKind {
@@ -35,10 +47,10 @@ object FileKind {
 object FileHeader {
   /**
    * @param rows    the number of its keys at this version, so that a table can be made in its size
-   * @param dropped the batch's changes name it, but after the batch it is gone
+   * @param dropped the batch's changes name it, but after the batch there is no such family
    */
   final case class FamilyEntry(
-      id: Int, name: String, kind: FamilyKind, rows: Long, dropped: Boolean = false)
+      id: Int, name: String, shape: FamilyShape, rows: Long, dropped: Boolean = false)
 
   private val MultiValue = 1
   private val Internal = 2
@@ -64,14 +76,14 @@ object FileHeader {
     header.families.foreach { entry =>
       out.writeShort(entry.id)
       out.writeByte(
-        (if (entry.kind.multiValue) MultiValue else 0) |
-          (if (entry.kind.internal) Internal else 0) | (if (entry.dropped) Dropped else 0))
-      out.writeByte(entry.kind.order.fold(0)(_.code.toInt))
-      out.writeShort(entry.kind.order.fold(0)(_.parameter))
+        (if (entry.shape.multiValue) MultiValue else 0) |
+          (if (entry.shape.internal) Internal else 0) | (if (entry.dropped) Dropped else 0))
+      out.writeByte(entry.shape.order.fold(0)(_.code.toInt))
+      out.writeShort(entry.shape.order.fold(0)(_.parameter))
       out.writeLong(entry.rows)
       writeText(out, entry.name)
-      writeText(out, entry.kind.keyTypes)
-      writeText(out, entry.kind.valueTypes)
+      writeText(out, entry.shape.keyTypes)
+      writeText(out, entry.shape.valueTypes)
     }
     bytes.toByteArray
   }
@@ -89,8 +101,8 @@ object FileHeader {
       val parameter = in.readUnsignedShort()
       val rows = in.readLong()
       val name = readText(in)
-      FamilyEntry(id, name, FamilyKind(
-        if (order == 0) scala.None else Some(SortWord(order, parameter)),
+      FamilyEntry(id, name, FamilyShape(
+        if (order == 0) scala.None else Some(KeyOrder(order, parameter)),
         multiValue = (flags & MultiValue) != 0,
         internal = (flags & Internal) != 0,
         keyTypes = readText(in),

@@ -8,7 +8,7 @@ import java.util.zip.CRC32C
 import org.apache.spark.sql.catalyst.expressions.XXH64
 import org.apache.spark.unsafe.Platform
 
-import tailrace.errors.{CorruptFile, ForeignFile, NewerFormat}
+import tailrace.errors.{CorruptFile, NewerFormat}
 
 /**
  * Problem: a file per store and batch makes the number of files grow with partitions and operators.
@@ -74,9 +74,7 @@ object PackHeader {
     val in = new DataInputStream(stream)
     val preamble = new Array[Byte](StateFileWriter.PreambleSize)
     val read = in.readNBytes(preamble, 0, preamble.length)
-    if (read < StateFileWriter.Magic.length || !preamble.startsWith(StateFileWriter.Magic)) {
-      throw new ForeignFile(file, "It does not begin with the eight letters TAILRACE.")
-    }
+    StateFileReader.verifyMagic(preamble, read, file)
     if (read < preamble.length) throw new EOFException
     val fields = ByteBuffer.wrap(preamble, StateFileWriter.Magic.length, 8)
     val format = fields.getShort & 0xffff

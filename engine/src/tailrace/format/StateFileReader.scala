@@ -6,15 +6,16 @@ import java.util.zip.CRC32C
 
 import org.apache.spark.unsafe.Platform
 
-import tailrace.errors.{CorruptFile, ForeignFile, NewerFormat}
+import tailrace.errors.{CorruptFile, NewerFormat}
 
 /**
- * Reads what [[StateFileWriter]] wrote. Nothing is believed before its check was verified: a
+ * Reads the files of [[StateFileWriter]]. No byte is used before its checksum was verified: a
  * truncated, changed or foreign file gives an error that names it, never a wrong entry.
  *
  * @param file the file's name, for errors
  */
 final class StateFileReader(stream: InputStream, file: String) {
+  import StateFileReader.verifyMagic
   import StateFileWriter._
 
   private val in = new DataInputStream(stream)
@@ -59,9 +60,7 @@ final class StateFileReader(stream: InputStream, file: String) {
   private def readHeader(): FileHeader = {
     val preamble = new Array[Byte](PreambleSize)
     val read = in.readNBytes(preamble, 0, PreambleSize)
-    if (read < Magic.length || !preamble.startsWith(Magic)) {
-      throw new ForeignFile(file, "It does not begin with the eight letters TAILRACE.")
-    }
+    verifyMagic(preamble, read, file)
     if (read < PreambleSize) throw new EOFException
     val fields = ByteBuffer.wrap(preamble, Magic.length, PreambleSize - Magic.length)
     val format = fields.getShort & 0xffff
@@ -147,6 +146,15 @@ final class StateFileReader(stream: InputStream, file: String) {
 }
 
 object StateFileReader {
+  /** A file of our name that does not begin as ours do was damaged: no other store uses the names. */
+  private[format] def verifyMagic(preamble: Array[Byte], read: Int, file: String): Unit = {
+    if (read == 0) throw new CorruptFile(file, "It is empty.", beginsWrong = true)
+    if (read < StateFileWriter.Magic.length || !preamble.startsWith(StateFileWriter.Magic)) {
+      throw new CorruptFile(file, "It does not begin as a state file does, with the eight letters " +
+        "TAILRACE.", beginsWrong = true)
+    }
+  }
+
   trait Visitor {
     def apply(
         kind: Int, family: Int, base: Array[Byte],

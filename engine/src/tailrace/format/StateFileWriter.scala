@@ -5,10 +5,6 @@ import java.util.zip.CRC32C
 
 import org.apache.spark.unsafe.Platform
 
-import tailrace.cold.ColdEntry
-import tailrace.layout.Record
-import tailrace.store.Change
-
 /**
  * Writes a state file. The bytes (also in FORMAT.md, which a golden-byte test holds to this code):
  *
@@ -40,50 +36,19 @@ final class StateFileWriter(stream: OutputStream, header: FileHeader, codec: Cod
 
   writeHeader()
 
-  def put(family: Int, record: Long): Unit = {
-    val value = startEntry(Change.Put, family, record, Record.valueLength(record))
-    copy(Record.valueAddress(record), value, Record.valueLength(record))
+  /** An entry whose value is in one piece. */
+  def entry(
+      kind: Int, family: Int, keyBase: AnyRef, key: Long, keyLength: Int,
+      valueBase: AnyRef, value: Long, valueLength: Int): Unit = {
+    val at = startEntry(kind, family, keyBase, key, keyLength, valueLength)
+    Platform.copyMemory(valueBase, value, raw, at, valueLength.toLong)
   }
 
-  /** A record that is not in memory. */
-  def put(family: Int, entry: ColdEntry): Unit = {
-    val value = startEntry(
-      Change.Put, family, entry.bytes, entry.key, entry.keyLength, entry.payloadLength)
-    Platform.copyMemory(entry.bytes, entry.payload, raw, value, entry.payloadLength.toLong)
-  }
-
-  def remove(family: Int, record: Long): Unit = startEntry(Change.Remove, family, record, 0)
-
-  /** The last value of the record's list, as one appended to what is there. */
-  def append(family: Int, record: Long): Unit = {
-    val node = Record.listLast(record)
-    val value = startEntry(Change.Append, family, record, Record.nodeLength(node))
-    copy(Record.nodeValue(node), value, Record.nodeLength(node))
-  }
-
-  /** The record's whole list; `cold` reads those of its values that are not in memory. */
-  def putList(family: Int, record: Long, cold: Long => ColdEntry): Unit = {
-    val nodes = Record.nodes(record)
-    val away = nodes.filter(Record.coldValues(_) > 0)
-      .map(node => node -> cold(Record.coldRef(node))).toMap
-    val length = nodes.iterator.map { node =>
-      away.get(node).fold(4L + Record.nodeLength(node))(_.payloadLength.toLong)
-    }.sum
-    if (length > Int.MaxValue / 2) {
-      throw new IllegalStateException(s"a list of $length bytes is too long for one key")
-    }
-    var at = startEntry(Change.PutList, family, record, length.toInt)
-    nodes.foreach { node =>
-      away.get(node) match {
-        case Some(entry) => // its payload is already written as a list is
-          Platform.copyMemory(entry.bytes, entry.payload, raw, at, entry.payloadLength.toLong)
-          at += entry.payloadLength
-        case None =>
-          Platform.putInt(raw, at, Record.nodeLength(node))
-          copy(Record.nodeValue(node), at + 4, Record.nodeLength(node))
-          at += 4 + Record.nodeLength(node)
-      }
-    }
+  /** An entry whose value is made of pieces: `fill` gets an array and where the value begins in it. */
+  def entry(kind: Int, family: Int, keyBase: AnyRef, key: Long, keyLength: Int, valueLength: Int)(
+      fill: (Array[Byte], Long) => Unit): Unit = {
+    val at = startEntry(kind, family, keyBase, key, keyLength, valueLength)
+    fill(raw, at)
   }
 
   def finish(): Unit = {
@@ -104,10 +69,6 @@ final class StateFileWriter(stream: OutputStream, header: FileHeader, codec: Cod
   }
 
   /** Makes room for an entry, writes all but its value, returns where the value goes. */
-  private def startEntry(kind: Int, family: Int, record: Long, valueLength: Int): Long =
-    startEntry(
-      kind, family, null, Record.keyAddress(record), Record.keyLength(record), valueLength)
-
   private def startEntry(
       kind: Int, family: Int, keyBase: AnyRef, key: Long, keyLength: Int,
       valueLength: Int): Long = {
@@ -124,9 +85,6 @@ final class StateFileWriter(stream: OutputStream, header: FileHeader, codec: Cod
     entries += 1
     at + EntryHeaderSize + keyLength
   }
-
-  private def copy(from: Long, to: Long, length: Int): Unit =
-    Platform.copyMemory(null, from, raw, to, length.toLong)
 
   private def writeBlock(): Unit = if (filled > 0) {
     val bound = codec.maximumLength(filled)

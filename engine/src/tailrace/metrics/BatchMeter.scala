@@ -1,7 +1,7 @@
 package tailrace.metrics
 
 /**
- * Counts what one store did in one batch. Every operation is counted; one in 64 is timed, and the
+ * Counts the work of one store in one batch. Every operation is counted; one in 64 is timed, and the
  * time reported is the sample's, scaled: two clock readings cost as much as a look-up.
  */
 final class BatchMeter {
@@ -15,6 +15,7 @@ final class BatchMeter {
   var loadNanos = 0L
   var loadedFiles = 0L
   var localFiles = 0L
+  var damagedFiles = 0L
   var sealNanos = 0L
   var writeNanos = 0L
   var applyNanos = 0L

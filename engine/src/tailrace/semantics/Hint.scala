@@ -5,8 +5,8 @@ import org.apache.spark.sql.catalyst.expressions.Attribute
 import tailrace.errors.InvalidHint
 
 /**
- * What a user says of the operators that read a DataFrame (`tailrace.hint`), where the plan does
- * not tell. It travels in the metadata of the DataFrame's columns.
+ * A user's description of the operators that read a DataFrame (`tailrace.hint`), where the plan does
+ * not have it. It travels in the metadata of the DataFrame's columns.
  *
  * @param pattern     how the state is used
  * @param triggerTime when the rows of a list are expected to be read: an expression in SQL
@@ -18,7 +18,7 @@ object Hint {
   private val PatternKey = "tailrace.pattern"
   private val TriggerTimeKey = "tailrace.triggerTime"
 
-  /** Of an operator that reads these columns. Whoever has lost all hinted columns has no hint. */
+  /** Of an operator that reads these columns. One that reads no hinted column has no hint. */
   def in(columns: Seq[Attribute]): Hint = {
     def first(key: String): Option[String] = columns.iterator.map(_.metadata)
       .collectFirst { case metadata if metadata.contains(key) => metadata.getString(key) }

@@ -3,15 +3,15 @@ package tailrace.spark
 import java.io.{BufferedOutputStream, FileNotFoundException, IOException, InputStream, OutputStream}
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.Path
+import org.apache.hadoop.fs.{FileStatus, Path}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import tailrace.errors.{CheckpointError, UnreadableFile, WriteFailed}
-import tailrace.files.{FileNames, LocalCopies, StateFolder}
+import tailrace.files.{DiskErrors, FileNames, LocalCopies, StateFolder}
 import tailrace.format.FileKind
 
 /**
- * A store's folder on whatever file system Hadoop and Spark reach. Snapshots are also copied to
+ * A store's folder on any file system that Hadoop and Spark reach. Snapshots are also copied to
  * this machine, if there is a place for copies.
  */
 final class CheckpointFolder(location: Path, conf: Configuration, copies: Option[LocalCopies])
@@ -21,17 +21,23 @@ final class CheckpointFolder(location: Path, conf: Configuration, copies: Option
 
   override def path: String = location.toString
 
-  override def list(): Seq[StateFolder.Entry] =
-    try {
-      manager.list(location).toSeq.filter(_.isFile).map { status =>
-        StateFolder.Entry(status.getPath.getName, status.getLen, status.getModificationTime)
-      }
-    } catch {
-      case _: FileNotFoundException => Nil
-      case error: IOException => throw new UnreadableFile(path, error)
-    }
+  override def list(): Seq[StateFolder.Entry] = listed.filter(_.isFile).map { status =>
+    StateFolder.Entry(status.getPath.getName, status.getLen, status.getModificationTime)
+  }
 
-  override def open(name: String): InputStream = manager.open(new Path(location, name))
+  override def folders(): Seq[String] = FoldersInTheWay.in(listed)
+
+  private def listed: Seq[FileStatus] = try {
+    val found = DiskErrors.asIOException(manager.list(location).toSeq)
+    FoldersInTheWay.in(found).foreach(name => FoldersInTheWay.warn(nameOf(name)))
+    found
+  } catch {
+    case _: FileNotFoundException => Nil
+    case error: IOException => throw new UnreadableFile(path, error)
+  }
+
+  override def open(name: String): InputStream =
+    DiskErrors.reading(manager.open(new Path(location, name)))
 
   override def openLocalCopy(name: String): Option[InputStream] = copies.flatMap(_.open(name))
 
@@ -50,7 +56,8 @@ final class CheckpointFolder(location: Path, conf: Configuration, copies: Option
     }
   }
 
-  override def delete(name: String): Unit = manager.delete(new Path(location, name))
+  override def delete(name: String): Unit =
+    TailraceFileManager.deleteListed(manager, new Path(location, name), conf)
 
   override def make(): Unit = try makeFolder() catch {
     case error: IOException => throw new WriteFailed(path, error)
@@ -67,9 +74,9 @@ final class CheckpointFolder(location: Path, conf: Configuration, copies: Option
     FileNames.parse(name).exists(_.kind == FileKind.Snapshot)
 
   private def writeHere(name: String)(body: OutputStream => Unit): Long = {
-    try {
+    try DiskErrors.asIOException {
       makeFolder()
-      val stream = manager.createAtomic(new Path(location, name), overwriteIfPossible = true)
+      val stream = TailraceFileManager.createAtomic(manager, new Path(location, name), conf)
       var complete = false
       try {
         val buffered = new BufferedOutputStream(stream, 64 << 10)

@@ -4,21 +4,23 @@ import java.io.{BufferedOutputStream, FileNotFoundException, IOException, InputS
 import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.Path
+import org.apache.hadoop.fs.{FileStatus, Path}
 import org.apache.hadoop.io.IOUtils
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
-import tailrace.commit.{Ledger, PackTarget, SealedPack}
+import tailrace.commit.{PackTarget, SealedPack}
 import tailrace.errors.{CheckpointError, CorruptFile, UnreadableFile, WriteFailed}
-import tailrace.files.{FileNames, LocalCopies, PackShelf}
+import tailrace.files.{DiskErrors, FileNames, LocalCopies, PackShelf}
 import tailrace.format.PackHeader
+import tailrace.ledger.PackFiles
 
 /**
  * The packs of a checkpoint: `state/tailrace/` in its folder.
  *
  * A pack is written under its final name at once, without a temporary file: nothing refers to it
- * before it is complete, and whoever writes it again writes the same. What a crash left half written
- * is swept away by the ledger before the batch that runs again is published.
+ * before it is complete, and writing it again writes the same bytes. After a crash the ledger deletes
+ * a half-written pack before the batch that runs again is published.
  */
 final class CheckpointPacks(
     stateRoot: String, conf: Configuration, copies: Option[LocalCopies], keepLocal: Long)
@@ -42,7 +44,7 @@ final class CheckpointPacks(
 
   override def upload(pack: SealedPack): Unit = {
     val file = new Path(location, pack.name)
-    try {
+    try DiskErrors.asIOException {
       makeFolder()
       val stream = TailraceFileManager.createDirectly(manager, file)
       var complete = false
@@ -53,12 +55,19 @@ final class CheckpointPacks(
         complete = true
         stream.close()
       } finally {
-        // Closing would make a half-written file look finished on some file systems.
-        if (!complete) IOUtils.closeStream(stream)
+        // Closing would make a half-written file look finished where it appears as a whole.
+        if (!complete) {
+          stream match {
+            case atomic: CancellableFSDataOutputStream => atomic.cancel()
+            case direct => IOUtils.closeStream(direct)
+          }
+        }
       }
     } catch {
       case known: CheckpointError => throw known
-      case error: IOException => throw new WriteFailed(file.toString, error)
+      case error: IOException =>
+        TailraceFileManager.refuseFolder(manager, file, conf)
+        throw new WriteFailed(file.toString, error)
     }
   }
 
@@ -70,6 +79,9 @@ final class CheckpointPacks(
   }
 
   // ---- reading
+
+  override def folders(): Seq[String] =
+    FoldersInTheWay.in(CheckpointPacks.statuses(manager, location))
 
   override def list(): Map[Long, Seq[PackShelf.Pack]] =
     CheckpointPacks.list(manager, location).groupMap(_._1) { case (_, name, length) =>
@@ -114,7 +126,7 @@ final class CheckpointPacks(
     override def open(entry: PackHeader.Entry): InputStream = {
       val stream = manager.open(file)
       stream.seek(header.size + entry.offset)
-      new Bounded(stream, entry.length)
+      new Bounded(DiskErrors.reading(stream), entry.length)
     }
 
     override def openLocalCopy(entry: PackHeader.Entry): Option[InputStream] =
@@ -124,7 +136,7 @@ final class CheckpointPacks(
       }
 
     private def reading[T](body: InputStream => T): T = try {
-      val stream = manager.open(file)
+      val stream = DiskErrors.reading(manager.open(file))
       try body(stream) finally stream.close()
     } catch {
       case known: CheckpointError => throw known
@@ -159,33 +171,39 @@ object CheckpointPacks {
   /** The packs of the checkpoint at `root`, for the driver. */
   def filesOf(root: String, conf: Configuration): DriverFiles = new DriverFiles(root, conf)
 
-  final class DriverFiles(root: String, conf: Configuration) extends Ledger.PackFiles {
+  final class DriverFiles(root: String, conf: Configuration) extends PackFiles {
     private val folder = location(new Path(root, "state").toString)
     private lazy val manager = TailraceFileManager.forState(folder, conf)
 
-    def exist: Boolean = manager.exists(folder)
+    def versions: Seq[Long] = CheckpointPacks.list(manager, folder).map(_._1).distinct
 
     override def deleteOthers(version: Long, written: Set[String]): Unit =
-      delete((found, name) => found >= version && !written(name))
+      delete((found, name) => found == version && !written(name))
 
     override def deleteUpTo(version: Long): Unit = delete((found, _) => found <= version)
 
     private def delete(unwanted: (Long, String) => Boolean): Unit =
       CheckpointPacks.list(manager, folder).foreach { case (version, name, _) =>
-        if (unwanted(version, name)) manager.delete(new Path(folder, name))
+        if (unwanted(version, name)) {
+          TailraceFileManager.deleteListed(manager, new Path(folder, name), conf)
+        }
       }
   }
 
   /** Version, name and length of every pack. */
   private[spark] def list(
       manager: CheckpointFileManager, location: Path): Seq[(Long, String, Long)] =
-    try {
-      manager.list(location).toSeq.flatMap { status =>
-        val name = status.getPath.getName
-        FileNames.packVersion(name).map(version => (version, name, status.getLen))
-      }
-    } catch {
-      case _: FileNotFoundException => Nil
-      case error: IOException => throw new UnreadableFile(location.toString, error)
+    statuses(manager, location).filter(_.isFile).flatMap { status =>
+      val name = status.getPath.getName
+      FileNames.packVersion(name).map(version => (version, name, status.getLen))
     }
+
+  private def statuses(manager: CheckpointFileManager, location: Path): Seq[FileStatus] = try {
+    val found = DiskErrors.asIOException(manager.list(location).toSeq)
+    FoldersInTheWay.in(found).foreach(name => FoldersInTheWay.warn(s"$location/$name"))
+    found
+  } catch {
+    case _: FileNotFoundException => Nil
+    case error: IOException => throw new UnreadableFile(location.toString, error)
+  }
 }

@@ -1,39 +1,35 @@
 package tailrace.spark
 
-import java.util.concurrent.{Executors, ThreadFactory}
-import java.util.concurrent.atomic.AtomicInteger
-
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.{SparkConf, SparkEnv}
 import org.apache.spark.network.util.JavaUtils
 import org.apache.spark.sql.tailrace.LedgerEndpoint
 
-import tailrace.commit.{CommitFailed, Ledger, LedgerLink, Pipeline, Retries}
+import tailrace.commit.{LedgerLink, Pipeline}
+import tailrace.files.Retries
+import tailrace.ledger.{CommitFailed, Ledger}
+import tailrace.ledger.Messages.Refused
 
 /**
- * What a process has one of: on the driver the ledger, on an executor the pipeline and the way to
- * the ledger; in local mode all of them. Started and ended by [[TailracePlugin]]: without the
- * plugin there is none of it, and commits are synchronous.
+ * The process's parts of asynchronous commits: on the driver the ledger, on an executor the pipeline
+ * and the way to the ledger; in local mode all of them. Started and ended by [[TailracePlugin]]:
+ * without the plugin there is none of it, and commits are synchronous.
  */
-object CommitServices {
-  private val threads = new AtomicInteger
-  private lazy val background = Executors.newCachedThreadPool(new ThreadFactory {
-    override def newThread(work: Runnable): Thread = {
-      val thread = new Thread(work, s"tailrace-ledger-${threads.incrementAndGet()}")
-      thread.setDaemon(true)
-      thread
-    }
-  })
+final class CommitServices private[spark] (runtime: EngineRuntime) {
+  private lazy val background = runtime.threads.pool("tailrace-ledger")
   @volatile private var currentLedger: Option[Ledger] = None
   @volatile private var executorRuns = false
   private var connection: (SparkEnv, LedgerLink) = (null, null)
 
-  val pipeline = new Pipeline(() => link.getOrElse(
-    throw new IllegalStateException("The Spark session has ended.")))
+  lazy val pipeline: Pipeline = new Pipeline(
+    () => link.getOrElse(throw new IllegalStateException("The Spark session has ended.")),
+    runtime.threads.pool("tailrace-commit"), runtime.failpoints, runtime.io)
 
   def ledger: Option[Ledger] = currentLedger
 
   def startDriver(conf: SparkConf): Ledger = {
-    val ledger = new Ledger(background, new Retries(retryMillis(conf)))
+    val ledger = new Ledger(background, new Retries(retryMillis(conf), runtime.rules),
+      runtime.rules, runtime.failpoints, runtime.clock)
     LedgerEndpoint.serve(ledger)
     currentLedger = Some(ledger)
     ledger
@@ -42,11 +38,18 @@ object CommitServices {
   def stopDriver(): Unit = currentLedger = None
 
   /**
-   * Waits until nothing is pending on any checkpoint. Returns what could not be written, as problem,
+   * Waits until nothing is pending on any checkpoint. Returns the failures of writes, each as problem,
    * cause and remedy one after the other; for Python.
    */
-  def drain(timeoutMillis: Long): Array[String] = {
-    val left = try ledger.toSeq.flatMap(_.awaitQuietBelow(null, timeoutMillis)) catch {
+  def drain(timeoutMillis: Long): Array[String] =
+    leftBy(_.awaitQuietBelow(null, timeoutMillis).toSeq)
+
+  /** The same for one checkpoint: failures of others are not reported. */
+  def drain(checkpoint: String, conf: Configuration, timeoutMillis: Long): Array[String] =
+    leftBy(_.awaitQuiet(CheckpointName.of(checkpoint, conf), timeoutMillis).toSeq)
+
+  private def leftBy(wait: Ledger => Seq[Refused]): Array[String] = {
+    val left = try ledger.toSeq.flatMap(wait) catch {
       case late: CommitFailed => Seq(late.refused)
     }
     left.flatMap(each => Seq(each.problem, each.because, each.remedy)).toArray

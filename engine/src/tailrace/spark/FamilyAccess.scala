@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair
 import org.apache.spark.sql.types.StructType
 
-import tailrace.layout.{Cursor, Record}
+import tailrace.layout.{Cursor, Node, Record}
 import tailrace.store.Family
 
 /**
@@ -18,20 +18,20 @@ final class FamilyAccess(val family: Family, val keys: KeyCodec, valueSchema: St
   def multiValue: Boolean = family.kind.multiValue
 
   /** The value of a record, or null for none; of a list its first value, as RocksDB gives it. */
-  def valueOf(record: Long): UnsafeRow =
-    if (record == 0L) null else pointAtValue(record, valueRow)
+  def valueOf(record: Record): UnsafeRow =
+    if (record.isNone) null else pointAtValue(record, valueRow)
 
-  def valuesOf(record: Long): Iterator[UnsafeRow] =
-    if (record == 0L) {
+  def valuesOf(record: Record): Iterator[UnsafeRow] =
+    if (record.isNone) {
       Iterator.empty
     } else {
       valuesIn(record, new UnsafeRow(valueSchema.length))
     }
 
   /** Oldest first. The values of a cold node are in an array of their own. */
-  private def valuesIn(record: Long, row: UnsafeRow): Iterator[UnsafeRow] =
+  private def valuesIn(record: Record, row: UnsafeRow): Iterator[UnsafeRow] =
     new Iterator[UnsafeRow] {
-      private val nodes = Record.nodes(record)
+      private val nodes = record.nodes
       private var place = 0
       private var cold: Iterator[(Array[Byte], Long, Int)] = Iterator.empty
 
@@ -41,7 +41,7 @@ final class FamilyAccess(val family: Family, val keys: KeyCodec, valueSchema: St
         if (!cold.hasNext) {
           val node = nodes(place)
           place += 1
-          if (Record.coldValues(node) == 0) return pointAtNode(node, row)
+          if (!node.isCold) return pointAtNode(node, row)
           cold = family.readCold(node).values
         }
         val (bytes, offset, length) = cold.next()
@@ -50,17 +50,20 @@ final class FamilyAccess(val family: Family, val keys: KeyCodec, valueSchema: St
       }
     }
 
-  /** Key and value of each record. */
+  /** The key of each record; no value is looked at, so nothing is read from the log. */
+  def keysIn(cursor: Cursor): Iterator[UnsafeRow] = cursor.map(keys.newDecoder())
+
+  /** Key and value of each record; of a list its first value, which may be read from the log. */
   def pairs(cursor: Cursor): Iterator[UnsafeRowPair] = new Iterator[UnsafeRowPair] {
     private val pair = new UnsafeRowPair
     private val decodeKey = keys.newDecoder()
     private val row = new UnsafeRow(valueSchema.length)
     private var following = cursor.next()
 
-    override def hasNext: Boolean = following != 0L
+    override def hasNext: Boolean = following.exists
 
     override def next(): UnsafeRowPair = {
-      if (following == 0L) throw new NoSuchElementException("no more rows in the state")
+      if (following.isNone) throw new NoSuchElementException("no more rows in the state")
       val record = following
       following = cursor.next()
       pair.withRows(decodeKey(record), pointAtValue(record, row))
@@ -72,22 +75,22 @@ final class FamilyAccess(val family: Family, val keys: KeyCodec, valueSchema: St
     val pair = new UnsafeRowPair
     val decodeKey = keys.newDecoder()
     val row = new UnsafeRow(valueSchema.length)
-    Iterator.continually(cursor.next()).takeWhile(_ != 0L).flatMap { record =>
+    cursor.map { record =>
       val key = decodeKey(record)
       valuesIn(record, row).map(value => pair.withRows(key, value))
-    }
+    }.flatten
   }
 
-  private def pointAtValue(record: Long, row: UnsafeRow): UnsafeRow =
+  private def pointAtValue(record: Record, row: UnsafeRow): UnsafeRow =
     if (multiValue) {
       valuesIn(record, row).next()
     } else {
-      row.pointTo(null, Record.valueAddress(record), Record.valueLength(record))
+      row.pointTo(null, record.valueAddress, record.valueLength)
       row
     }
 
-  private def pointAtNode(node: Long, row: UnsafeRow): UnsafeRow = {
-    row.pointTo(null, Record.nodeValue(node), Record.nodeLength(node))
+  private def pointAtNode(node: Node, row: UnsafeRow): UnsafeRow = {
+    row.pointTo(null, node.valueAddress, node.length)
     row
   }
 }

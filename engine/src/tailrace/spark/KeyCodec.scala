@@ -5,17 +5,17 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.unsafe.Platform
 
-import tailrace.layout.{Cursor, Record}
-import tailrace.layout.ordered.{OrderedLayout, SortWord}
+import tailrace.layout.{Cursor, OrderedScans, Record, RecordReader}
+import tailrace.layout.ordered.SortWord
 
-/** What a family can be asked for beyond single keys. */
+/** Look-ups beyond single keys. */
 trait PrefixScans {
   /** The records whose keys have these leading columns. */
-  def prefixCursor(layout: OrderedLayout, prefix: UnsafeRow): Cursor
+  def prefixCursor(layout: OrderedScans, prefix: UnsafeRow): Cursor
 }
 
 /**
- * How a family's keys become bytes and rows again. `encode` leaves the bytes in `base`, `offset`
+ * How a family's keys become bytes and rows again. `encode` puts the bytes into `base`, `offset`
  * and `length`, because three results need no allocation that way.
  */
 sealed abstract class KeyCodec {
@@ -32,10 +32,10 @@ sealed abstract class KeyCodec {
     throw new UnsupportedOperationException("only keys for point access are cut")
 
   /**
-   * A function from a record to its key. The row may be the same object each time; where decoding
+   * Gives a record's key. The row may be the same object each time; where decoding
    * is costly to set up, also across decoders, as in Spark's RocksDB store.
    */
-  def newDecoder(): Long => UnsafeRow
+  def newDecoder(): RecordReader[UnsafeRow]
 }
 
 /** Point access: a key is the bytes of its row, taken from where they are. */
@@ -56,10 +56,10 @@ final class RowKeyCodec(schema: StructType) extends KeyCodec {
     length = row.getSizeInBytes
   }
 
-  override def newDecoder(): Long => UnsafeRow = {
+  override def newDecoder(): RecordReader[UnsafeRow] = {
     val row = new UnsafeRow(schema.length)
     record => {
-      row.pointTo(null, Record.keyAddress(record), Record.keyLength(record))
+      row.pointTo(null, record.keyAddress, record.keyLength)
       row
     }
   }
@@ -92,12 +92,12 @@ final class PrefixKeyCodec(schema: StructType, prefixColumns: Int)
       row.getBaseObject, row.getBaseOffset, base, offset + HashSize, row.getSizeInBytes.toLong)
   }
 
-  override def newDecoder(): Long => UnsafeRow = {
+  override def newDecoder(): RecordReader[UnsafeRow] = {
     val row = new UnsafeRow(schema.length)
     record => pointAt(record, row)
   }
 
-  override def prefixCursor(layout: OrderedLayout, prefix: UnsafeRow): Cursor = {
+  override def prefixCursor(layout: OrderedScans, prefix: UnsafeRow): Cursor = {
     val wanted = prefix.copy() // the caller may use the row again before the cursor is at its end
     val bytes = new Array[Byte](HashSize)
     Platform.putLong(bytes, Platform.BYTE_ARRAY_OFFSET.toLong,
@@ -105,13 +105,13 @@ final class PrefixKeyCodec(schema: StructType, prefixColumns: Int)
     val sameHash = layout.prefixCursor(bytes)
     () => {
       var record = sameHash.next()
-      while (record != 0L && leading(pointAt(record, scanned)) != wanted) record = sameHash.next()
+      while (record.exists && leading(pointAt(record, scanned)) != wanted) record = sameHash.next()
       record
     }
   }
 
-  private def pointAt(record: Long, row: UnsafeRow): UnsafeRow = {
-    row.pointTo(null, Record.keyAddress(record) + HashSize, Record.keyLength(record) - HashSize)
+  private def pointAt(record: Record, row: UnsafeRow): UnsafeRow = {
+    row.pointTo(null, record.keyAddress + HashSize, record.keyLength - HashSize)
     row
   }
 }
@@ -151,15 +151,15 @@ final class ScanKeyCodec(spec: KeyStateEncoderSpec, valueSchema: StructType)
 
   def encodeKey(row: UnsafeRow): Array[Byte] = encoder.encodeKey(row)
 
-  override def prefixCursor(layout: OrderedLayout, prefix: UnsafeRow): Cursor = {
+  override def prefixCursor(layout: OrderedScans, prefix: UnsafeRow): Cursor = {
     if (!encoder.supportPrefixKeyScan) throw PrefixScans.unsupported
     layout.prefixCursor(encoder.encodePrefixKey(prefix))
   }
 
-  override def newDecoder(): Long => UnsafeRow = record => {
-    val bytes = new Array[Byte](Record.keyLength(record))
+  override def newDecoder(): RecordReader[UnsafeRow] = record => {
+    val bytes = new Array[Byte](record.keyLength)
     Platform.copyMemory(
-      null, Record.keyAddress(record), bytes, Platform.BYTE_ARRAY_OFFSET.toLong, bytes.length.toLong)
+      null, record.keyAddress, bytes, Platform.BYTE_ARRAY_OFFSET.toLong, bytes.length.toLong)
     encoder.decodeKey(bytes)
   }
 }

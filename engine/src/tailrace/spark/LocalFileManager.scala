@@ -1,13 +1,17 @@
 package tailrace.spark
 
 import java.io.{FileNotFoundException, IOException, OutputStream}
-import java.nio.file.{FileAlreadyExistsException => NioFileExists, Files, Paths}
+import java.nio.file.{FileAlreadyExistsException => NioFileExists, Files, Path => LocalPath, Paths}
+import java.nio.file.StandardCopyOption.ATOMIC_MOVE
 import java.util.UUID
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs._
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+
+import tailrace.errors.FolderInTheWay
+import tailrace.files.DiskErrors
 
 /**
  * Problem: on a local disk, Hadoop's checksummed file system starts a process (chmod) for every
@@ -17,19 +21,22 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
  * Answer: the raw local file system below it, through the same Hadoop interface. Our files carry
  * their own checksums; Spark's logs were written without any to begin with.
  *
- * Invariant: as for every file manager, a file is there as a whole or not at all. Without
- * overwriting, of two writers exactly one succeeds (a hard link is made in one step).
+ * Invariants: as for every file manager, a file is there as a whole or not at all. Without
+ * overwriting, of two writers exactly one succeeds (a hard link is made in one step). Folders are
+ * deleted with their content only where Spark asks for it: it does so with a checkpoint that was
+ * temporary.
  */
 final class LocalFileManager(raw: RawLocalFileSystem, folder: Path) extends CheckpointFileManager {
 
   override def createAtomic(path: Path, overwrite: Boolean): CancellableFSDataOutputStream = {
     val temporary = new Path(path.getParent, s".${path.getName}.${UUID.randomUUID}.tmp")
-    val stream = raw.create(temporary, true)
+    val stream = DiskErrors.writing(raw.create(temporary, true), path.toString)
     new LocalFileManager.AtomicStream(stream, () => publish(temporary, path, overwrite),
       () => raw.delete(temporary, false))
   }
 
-  private[spark] def createDirectly(path: Path): FSDataOutputStream = raw.create(path, true)
+  private[spark] def createDirectly(path: Path): OutputStream =
+    DiskErrors.writing(raw.create(path, true), path.toString)
 
   override def open(path: Path): FSDataInputStream = raw.open(path)
 
@@ -44,6 +51,19 @@ final class LocalFileManager(raw: RawLocalFileSystem, folder: Path) extends Chec
   override def delete(path: Path): Unit =
     try raw.delete(path, true) catch { case _: FileNotFoundException => }
 
+  /** Deletes a file. A folder stays, and is an error. */
+  private[spark] def deleteFile(path: Path): Unit = {
+    refuseFolder(path)
+    Files.deleteIfExists(local(path))
+  }
+
+  private[spark] def isFolder(path: Path): Boolean = Files.isDirectory(local(path))
+
+  private def refuseFolder(path: Path): Unit =
+    if (isFolder(path)) throw new FolderInTheWay(path.toString)
+
+  private def local(path: Path): LocalPath = raw.pathToFile(path).toPath
+
   override def isLocal: Boolean = true
 
   override def createCheckpointDirectory(): Path = {
@@ -57,8 +77,7 @@ final class LocalFileManager(raw: RawLocalFileSystem, folder: Path) extends Chec
       rename(temporary, path)
     } else {
       try {
-        Files.createLink(
-          raw.pathToFile(path).toPath, raw.pathToFile(temporary).toPath)
+        Files.createLink(local(path), local(temporary))
         raw.delete(temporary, false)
       } catch {
         case _: NioFileExists => refuse(temporary, path)
@@ -70,10 +89,11 @@ final class LocalFileManager(raw: RawLocalFileSystem, folder: Path) extends Chec
     }
   }
 
-  private def rename(temporary: Path, path: Path): Unit =
-    if (!raw.rename(temporary, path)) {
-      throw new IOException(s"$temporary could not be renamed to $path")
-    }
+  /** Not Hadoop's, which copies a file it cannot rename, and moves it into a folder of that name. */
+  private def rename(temporary: Path, path: Path): Unit = {
+    refuseFolder(path)
+    Files.move(local(temporary), local(path), ATOMIC_MOVE)
+  }
 
   private def refuse(temporary: Path, path: Path): Unit = {
     raw.delete(temporary, false)
@@ -100,8 +120,14 @@ object LocalFileManager {
 
     override def close(): Unit = if (!ended) {
       ended = true
-      try stream.close() catch { case error: Throwable => discard(); throw error }
-      publish()
+      try {
+        stream.close()
+        publish()
+      } catch {
+        case error: Throwable =>
+          discard()
+          throw error
+      }
     }
 
     override def cancel(): Unit = if (!ended) {

@@ -2,7 +2,7 @@ package tailrace.spark
 
 import org.apache.spark.sql.types._
 
-/** The types of a schema without names and nullability: what must agree for bytes to fit. */
+/** The types of a schema without names and nullability. They must agree for bytes to fit. */
 object SchemaText {
   def apply(schema: StructType): String = schema.fields.map(f => of(f.dataType)).mkString(",")
 

@@ -3,114 +3,159 @@ package tailrace.spark
 import org.apache.spark.sql.execution.streaming.state._
 
 import tailrace.metrics.BatchMeter
-import tailrace.store.StateTable
+import tailrace.store.{Family, StateTable}
 
-/** The custom metrics in a query's progress. Times are milliseconds, summed over the tasks. */
+/**
+ * Problem: a metric that is declared, listed and filled in three places can be missing in one.
+ *
+ * Answer: one table. A row has the metric's name in a query's progress, its kind, its meaning, and
+ * how it is read; Spark's list, a store's report and docs/metrics.md are made from it.
+ */
 object StoreMetrics {
-  private def count(name: String, text: String) = StateStoreCustomSumMetric(name, text)
-  private def time(name: String, text: String) = StateStoreCustomTimingMetric(name, text)
-  private def size(name: String, text: String) =
-    StateStoreCustomSizeMetric(name, text, isSnapshot = true)
+  /** The parts of a store and of its batch that metrics are read from. */
+  private final case class Source(table: StateTable, meter: BatchMeter) {
+    def families: Iterable[Family] = table.families
+  }
 
-  private val Rows = count("tailraceRows", "tailrace: rows, internal ones included")
-  private val ReservedBytes = size("tailraceReservedBytes", "tailrace: off-heap bytes reserved")
-  private val LiveBytes = size("tailraceLiveBytes", "tailrace: off-heap bytes of live records")
-  private val GetCount = count("tailraceGetCount", "tailrace: gets")
-  private val GetTime = time("tailraceGetTime", "tailrace: time in gets (sampled)")
-  private val PutCount = count("tailracePutCount", "tailrace: puts and merges")
-  private val PutTime = time("tailracePutTime", "tailrace: time in puts and merges (sampled)")
-  private val RemoveCount = count("tailraceRemoveCount", "tailrace: removes")
-  private val RemoveTime = time("tailraceRemoveTime", "tailrace: time in removes (sampled)")
-  private val ScanCount = count("tailraceScanCount", "tailrace: scans and iterators")
-  private val ScannedRows = count("tailraceScannedRows", "tailrace: rows that scans looked at")
-  private val LoadTime = time("tailraceLoadTime", "tailrace: time to load from the checkpoint")
-  private val LoadedFiles = count("tailraceLoadedFiles", "tailrace: files loaded")
-  private val LocalFiles = count("tailraceLocalFilesLoaded", "tailrace: files loaded from copies here")
-  private val SealTime = time("tailraceCommitSealTime", "tailrace: commit, sealing of changes")
-  private val GateTime = time(
-    "tailraceCommitGateTime", "tailrace: commit, waiting for the batch before to be published")
-  private val HiddenTime = time(
-    "tailraceHiddenTime", "tailrace: time in which the batch before was written, not waited for")
-  private val QueuedParts = count("tailraceQueuedParts", "tailrace: parts waiting to be written")
-  private val Unpublished = count("tailraceUnpublishedBatches", "tailrace: batches not published")
-  private val Retried = count("tailraceRetries", "tailrace: repeated writes of the batch before")
-  private val WriteTime = time("tailraceCommitWriteTime", "tailrace: commit, write of changes")
-  private val ApplyTime = time("tailraceCommitApplyTime", "tailrace: commit, change of version")
-  private val FreezeTime = time("tailraceCommitFreezeTime", "tailrace: commit, freeze for snapshot")
-  private val FilesWritten = count("tailraceFilesWritten", "tailrace: files written by commits")
-  private val BytesWritten = StateStoreCustomSizeMetric(
-    "tailraceBytesWritten", "tailrace: bytes written by commits")
-  private val EntriesWritten = count("tailraceEntriesWritten", "tailrace: changes written")
+  private final case class Metric(
+      name: String, kind: Kind, meaning: String, read: Source => Long) {
+    val declared: StateStoreCustomMetric = kind.declare(name, s"tailrace: $meaning")
+  }
 
-  private val ColdBytes = size("tailraceColdBytes", "tailrace: bytes of state not in memory")
-  private val ColdLogBytes = size("tailraceColdLogBytes", "tailrace: bytes of the files they are in")
-  private val ColdWritten = size("tailraceColdWrittenBytes", "tailrace: bytes that left memory so far")
-  private val ColdRead = size("tailraceColdReadBytes", "tailrace: bytes read back so far")
-  private val ColdUsed = size("tailraceColdUsedBytes", "tailrace: bytes of lists asked for so far")
-  private val ColdRecords = size("tailraceColdRecordsRead", "tailrace: records brought back so far")
-  private val AheadHits = size("tailraceReadAheadHits", "tailrace: lists that were read ahead so far")
-  private val AheadMisses = size("tailraceReadAheadMisses", "tailrace: lists that were not, so far")
-  private val AheadWrong = size("tailraceReadAheadWrong", "tailrace: lists read ahead in vain so far")
-  private val Estimates = count("tailraceEstimates", "tailrace: lists read whose time was estimated")
-  private val EstimateError = time(
-    "tailraceEstimateError", "tailrace: by how much their estimates were off")
+  /** Spark adds up the values of all stores of an operator, whatever the kind. */
+  private sealed abstract class Kind(val name: String) {
+    def declare(name: String, text: String): StateStoreCustomMetric
+  }
 
-  private val LeaveTime = time("tailraceLeaveTime", "tailrace: time in which state left memory")
-  private val CleanTime = time("tailraceCleanTime", "tailrace: time to clean files of such state")
-  private val Moved = size("tailraceFamiliesMoved", "tailrace: families that watching moved to hash")
+  /** In the batch. */
+  private case object Count extends Kind("count") {
+    override def declare(name: String, text: String) = StateStoreCustomSumMetric(name, text)
+  }
 
-  val all: Seq[StateStoreCustomMetric] = Seq(
-    Rows, ReservedBytes, LiveBytes, GetCount, GetTime, PutCount, PutTime, RemoveCount, RemoveTime,
-    ScanCount, ScannedRows, LoadTime, LoadedFiles, LocalFiles, SealTime,
-    GateTime, HiddenTime, QueuedParts, Unpublished, Retried, WriteTime, ApplyTime, FreezeTime,
-    FilesWritten, BytesWritten, EntriesWritten, ColdBytes, ColdLogBytes, ColdWritten, ColdRead,
-    ColdUsed, ColdRecords, AheadHits, AheadMisses, AheadWrong, Estimates, EstimateError,
-    LeaveTime, CleanTime, Moved)
+  /** Milliseconds in the batch. */
+  private case object Time extends Kind("ms") {
+    override def declare(name: String, text: String) = StateStoreCustomTimingMetric(name, text)
+  }
 
-  def of(table: StateTable, meter: BatchMeter): StateStoreMetrics = StateStoreMetrics(
-    numKeys = table.rows(internal = false),
-    memoryUsedBytes = table.reservedBytes,
-    customMetrics = Map(
-      Rows -> (table.rows(internal = false) + table.rows(internal = true)),
-      ReservedBytes -> table.reservedBytes,
-      LiveBytes -> table.liveBytes,
-      GetCount -> meter.gets.count,
-      GetTime -> millis(meter.gets.nanos),
-      PutCount -> meter.puts.count,
-      PutTime -> millis(meter.puts.nanos),
-      RemoveCount -> meter.removes.count,
-      RemoveTime -> millis(meter.removes.nanos),
-      ScanCount -> meter.scans,
-      ScannedRows -> meter.scannedRows,
-      LoadTime -> millis(meter.loadNanos),
-      LoadedFiles -> meter.loadedFiles,
-      LocalFiles -> meter.localFiles,
-      SealTime -> millis(meter.sealNanos),
-      GateTime -> millis(meter.gateNanos),
-      HiddenTime -> meter.hiddenMillis,
-      QueuedParts -> meter.queuedParts,
-      Unpublished -> meter.unpublishedBatches,
-      Retried -> meter.retries,
-      WriteTime -> millis(meter.writeNanos),
-      ApplyTime -> millis(meter.applyNanos),
-      FreezeTime -> millis(meter.snapshotFreezeNanos),
-      FilesWritten -> meter.filesWritten,
-      BytesWritten -> meter.bytesWritten,
-      EntriesWritten -> meter.entriesWritten,
-      ColdBytes -> table.coldLog.liveBytes,
-      ColdLogBytes -> table.coldLog.totalBytes,
-      ColdWritten -> table.coldLog.writtenBytes,
-      ColdRead -> table.coldLog.readBytes,
-      ColdUsed -> table.families.map(_.readAhead.usedBytes).sum,
-      ColdRecords -> table.families.map(_.broughtBack).sum,
-      AheadHits -> table.families.map(_.readAhead.hits).sum,
-      AheadMisses -> table.families.map(_.readAhead.misses).sum,
-      AheadWrong -> table.families.map(_.readAhead.wrong).sum,
-      LeaveTime -> millis(table.leaveNanos),
-      CleanTime -> millis(table.cleanNanos),
-      Moved -> table.families.count(_.movedToHash).toLong,
-      Estimates -> meter.estimates,
-      EstimateError -> meter.estimateErrorMicros / 1000))
+  /** Bytes in the batch. */
+  private case object Bytes extends Kind("bytes") {
+    override def declare(name: String, text: String) = StateStoreCustomSizeMetric(name, text)
+  }
+
+  /** How much there is at the end of the batch. */
+  private case object Level extends Kind("now") {
+    override def declare(name: String, text: String) =
+      StateStoreCustomSizeMetric(name, text, isSnapshot = true)
+  }
+
+  /** How much there was since the store was opened. */
+  private case object Total extends Kind("so far") {
+    override def declare(name: String, text: String) =
+      StateStoreCustomSizeMetric(name, text, isSnapshot = true)
+  }
+
+  private val metrics: Seq[Metric] = Seq(
+    Metric("tailraceRows", Count, "rows, internal ones included",
+      of => of.table.rows(internal = false) + of.table.rows(internal = true)),
+    Metric("tailraceReservedBytes", Level, "off-heap bytes reserved", _.table.reservedBytes),
+    Metric("tailraceLiveBytes", Level, "off-heap bytes of live records", _.table.liveBytes),
+    // ---- the operator's calls
+    Metric("tailraceGetCount", Count, "gets", _.meter.gets.count),
+    Metric("tailraceGetTime", Time, "time in gets (sampled)", of => millis(of.meter.gets.nanos)),
+    Metric("tailracePutCount", Count, "puts and merges", _.meter.puts.count),
+    Metric("tailracePutTime", Time, "time in puts and merges (sampled)",
+      of => millis(of.meter.puts.nanos)),
+    Metric("tailraceRemoveCount", Count, "removes", _.meter.removes.count),
+    Metric("tailraceRemoveTime", Time, "time in removes (sampled)",
+      of => millis(of.meter.removes.nanos)),
+    Metric("tailraceScanCount", Count, "scans and iterators", _.meter.scans),
+    Metric("tailraceScannedRows", Count, "rows that scans looked at", _.meter.scannedRows),
+    // ---- loading
+    Metric("tailraceLoadTime", Time, "time to load from the checkpoint",
+      of => millis(of.meter.loadNanos)),
+    Metric("tailraceLoadedFiles", Count, "files loaded", _.meter.loadedFiles),
+    Metric("tailraceLocalFilesLoaded", Count, "files loaded from copies on this machine",
+      _.meter.localFiles),
+    Metric("tailraceDamagedFiles", Count,
+      "damaged or missing files that others took the place of", _.meter.damagedFiles),
+    // ---- the commit
+    Metric("tailraceCommitSealTime", Time, "commit, sealing of changes",
+      of => millis(of.meter.sealNanos)),
+    Metric("tailraceCommitGateTime", Time,
+      "commit, waiting for the batch before to be published", of => millis(of.meter.gateNanos)),
+    Metric("tailraceHiddenTime", Time,
+      "time in which the batch before was written, not waited for", _.meter.hiddenMillis),
+    Metric("tailraceQueuedParts", Count, "parts waiting to be written", _.meter.queuedParts),
+    Metric("tailraceUnpublishedBatches", Count, "batches not published",
+      _.meter.unpublishedBatches),
+    Metric("tailraceRetries", Count, "repeated writes of the batch before", _.meter.retries),
+    Metric("tailraceCommitWriteTime", Time, "commit, write of changes (where it is synchronous)",
+      of => millis(of.meter.writeNanos)),
+    Metric("tailraceCommitApplyTime", Time, "commit, change of version",
+      of => millis(of.meter.applyNanos)),
+    Metric("tailraceCommitFreezeTime", Time, "commit, freeze for a snapshot",
+      of => millis(of.meter.snapshotFreezeNanos)),
+    Metric("tailraceFilesWritten", Count, "files that commits wrote themselves",
+      _.meter.filesWritten),
+    Metric("tailraceBytesWritten", Bytes, "bytes of changes that commits wrote or handed over",
+      _.meter.bytesWritten),
+    Metric("tailraceEntriesWritten", Count, "changes written", _.meter.entriesWritten),
+    // ---- state that is not in memory
+    Metric("tailraceColdBytes", Level, "bytes of state not in memory", _.table.coldLog.liveBytes),
+    Metric("tailraceColdLogBytes", Level, "bytes of the files it is in",
+      _.table.coldLog.totalBytes),
+    Metric("tailraceColdSlotBytes", Level, "bytes of files with slots of the table",
+      _.table.coldLog.slots.bytes),
+    Metric("tailraceColdWrittenBytes", Total, "bytes spilled", _.table.coldLog.writtenBytes),
+    Metric("tailraceColdReadBytes", Total, "bytes read back", _.table.coldLog.readBytes),
+    Metric("tailraceColdUsedBytes", Total, "bytes of lists that were asked for",
+      _.families.map(_.readAhead.usedBytes).sum),
+    Metric("tailraceColdRecordsRead", Total, "records fetched",
+      _.families.map(_.fetched).sum),
+    Metric("tailracePrefetchHits", Total, "records that were read before they were looked up",
+      _.table.prefetch.hits),
+    Metric("tailracePrefetchLate", Total, "records that were being read when they were looked up",
+      _.table.prefetch.late),
+    Metric("tailracePrefetchMisses", Total, "records that look-ups read themselves",
+      _.table.prefetch.misses),
+    Metric("tailracePrefetchInVain", Total, "records that were read and not looked up",
+      _.table.prefetch.inVain),
+    Metric("tailraceColdWaitTime", Time, "time that tasks waited for spilled records",
+      of => millis(of.table.prefetch.waitNanos)),
+    Metric("tailraceReadAheadHits", Total, "lists that were asked for and had been read ahead",
+      _.families.map(_.readAhead.hits).sum),
+    Metric("tailraceReadAheadMisses", Total, "lists that were asked for and had not",
+      _.families.map(_.readAhead.misses).sum),
+    Metric("tailraceReadAheadWrong", Total, "lists that were read ahead in vain",
+      _.families.map(_.readAhead.wrong).sum),
+    Metric("tailraceEstimates", Count, "lists read whose time was estimated", _.meter.estimates),
+    Metric("tailraceEstimateError", Time, "by how much their estimates were off",
+      _.meter.estimateErrorMicros / 1000),
+    Metric("tailraceSpilled", Total, "records and lists spilled", _.table.spilled),
+    Metric("tailraceSpillTime", Time, "time that tasks spent on spilling",
+      of => millis(of.table.spillNanos)),
+    Metric("tailraceSpillWaitTime", Time, "of it, time spent waiting for memory",
+      of => millis(of.table.spillWaitNanos)),
+    Metric("tailraceCleanTime", Time, "time that tasks spent on cleaning the files of spilled state",
+      of => millis(of.table.cleanNanos)),
+    Metric("tailraceFamiliesMoving", Level, "column families that are moving to a hash table",
+      _.families.count(_.movesToHash).toLong),
+    Metric("tailraceFamiliesMoved", Level, "column families that moved to a hash table",
+      _.families.count(_.movedToHash).toLong))
+
+  val all: Seq[StateStoreCustomMetric] = metrics.map(_.declared)
+
+  /** Name, kind and meaning of each; for Python. */
+  def described: Array[Array[String]] =
+    metrics.map(each => Array(each.name, each.kind.name, each.meaning)).toArray
+
+  def of(table: StateTable, meter: BatchMeter): StateStoreMetrics = {
+    val source = Source(table, meter)
+    StateStoreMetrics(
+      numKeys = table.rows(internal = false),
+      memoryUsedBytes = table.reservedBytes,
+      customMetrics = metrics.map(each => each.declared -> each.read(source)).toMap)
+  }
 
   private def millis(nanos: Long): Long = Math.round(nanos / 1e6)
 }

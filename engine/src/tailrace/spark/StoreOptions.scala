@@ -1,10 +1,15 @@
 package tailrace.spark
 
+import java.util.Locale
+
+import org.apache.hadoop.fs.Path
 import org.apache.spark.network.util.JavaUtils
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf
+import org.apache.spark.unsafe.types.UTF8String
 
-import tailrace.cold.{ColdStorage, Leaves}
-import tailrace.errors.InvalidOption
+import tailrace.cache.PrefetchMode
+import tailrace.cold.{ColdIo, ColdStorage, SpillMode}
+import tailrace.errors.{ContradictingOptions, InvalidOption, UnknownOption}
 import tailrace.format.Codec
 
 /** The options of `tailrace.Options` (Python), as they arrive through the session's settings. */
@@ -20,18 +25,44 @@ final case class StoreOptions(
     retryTimeoutMillis: Long,
     localDir: Option[String],
     holisticAsRows: Boolean,
-    spill: Leaves,
+    prefetch: PrefetchMode,
+    coldIo: ColdIo,
+    coldDir: Option[String],
+    spill: SpillMode,
     readBatchRatio: Double,
-    maxAmplification: Double)
+    maxAmplification: Double,
+    ioThreads: Option[Int],
+    ioBandwidth: Option[Long]) {
+
+  /** Itself, if no option contradicts another. */
+  private def verified: StoreOptions = {
+    coldDir.filter(_ => coldIo == ColdIo.Direct).foreach { uri =>
+      throw new ContradictingOptions(
+        "The options cold_dir and cold_io contradict each other.",
+        s"cold_dir is $uri; direct is a way to use files on the executor's own machine.",
+        s"Leave cold_io (${StoreOptions.Prefix}coldIo) out, or cold_dir " +
+          s"(${StoreOptions.Prefix}coldDir).")
+    }
+    this
+  }
+}
 
 object StoreOptions {
   val Prefix = "spark.sql.streaming.stateStore.tailrace."
   val DefaultRetryTimeout = "60s"
 
+  /** Every option, as it is spelled behind the prefix. A key that is not here is refused. */
+  val names: Seq[String] = Seq("compression", "snapshotRatio", "maxDeltas", "memoryLimit", "spill",
+    "ioThreads", "ioBandwidth", "readBatchRatio", "maxSpaceAmplification", "lockTimeout", "commit",
+    "gate", "pendingLimit", "retryTimeout", "localDir", "holistic", "prefetch", "coldIo",
+    "coldDir")
+
   def apply(conf: StateStoreConf): StoreOptions = {
     val settings = conf.sqlConfs
+    verifyNames(settings.keySet)
 
     def read[T](name: String, default: String, allowed: String)(parse: String => T): T = {
+      require(names.contains(name), s"$name is not in the list of names")
       val value = settings.getOrElse(Prefix + name, default)
       try parse(value) catch {
         case _: RuntimeException => throw new InvalidOption(Prefix + name, value, allowed)
@@ -42,6 +73,12 @@ object StoreOptions {
       read(name, default, s"$default, $other") { text =>
         require(text == default || text == other)
         text
+      }
+
+    /** The first is the default. */
+    def oneOf[T](name: String, all: Seq[T])(nameOf: T => String): T =
+      read(name, nameOf(all.head), all.map(nameOf).mkString(", ")) { text =>
+        all.find(nameOf(_) == text).get
       }
 
     def number(name: String, default: Double, allowed: String)(accepts: Double => Boolean): Double =
@@ -55,7 +92,9 @@ object StoreOptions {
       JavaUtils.timeStringAs(text, java.util.concurrent.TimeUnit.MILLISECONDS)
 
     StoreOptions(
-      codec = Codec.byName(settings.getOrElse(Prefix + "compression", Codec.Lz4.name)),
+      codec = read("compression", Codec.Lz4.name, Codec.all.map(_.name).mkString(", ")) { text =>
+        Codec.byName(text).get
+      },
       snapshotRatio = number("snapshotRatio", 1.0, "a number above 0")(_ > 0),
       maxChanges = read("maxDeltas", "100", "a whole number above 0") { text =>
         val count = text.toInt
@@ -74,12 +113,42 @@ object StoreOptions {
         millis),
       localDir = settings.get(Prefix + "localDir"),
       holisticAsRows = choice("holistic", "rows", "buffers") == "rows",
-      spill = read("spill", Leaves.WhenTight.name, Leaves.all.map(_.name).mkString(", ")) { text =>
-        Leaves.all.find(_.name == text).get
+      prefetch = oneOf("prefetch", PrefetchMode.all)(_.name),
+      coldIo = oneOf("coldIo", ColdIo.all)(_.name),
+      coldDir = settings.get(Prefix + "coldDir").map { _ =>
+        read("coldDir", "", "a URI with a scheme, such as hdfs://host/folder") { text =>
+          val uri = new Path(text).toUri
+          require(uri.getScheme != null && uri.getPath.startsWith("/"))
+          text
+        }
       },
+      spill = oneOf("spill", SpillMode.all)(_.name),
       readBatchRatio = number("readBatchRatio", ColdStorage.DefaultReadRatio, "from 0 to 1")(
         ratio => ratio >= 0 && ratio <= 1),
       maxAmplification = number("maxSpaceAmplification", ColdStorage.DefaultMaxAmplification,
-        "a number above 1")(_ > 1))
+        "a number above 1")(_ > 1),
+      ioThreads = settings.get(Prefix + "ioThreads").map { _ =>
+        read("ioThreads", "", "a whole number from 1 to 64") { text =>
+          val count = text.toInt
+          require(count >= 1 && count <= 64)
+          count
+        }
+      },
+      ioBandwidth = settings.get(Prefix + "ioBandwidth").map { _ =>
+        read("ioBandwidth", "", "a size such as 100m, per second")(JavaUtils.byteStringAsBytes)
+      }).verified
+  }
+
+  /** A misspelt option would otherwise be passed over, and its default count. */
+  private def verifyNames(keys: Iterable[String]): Unit =
+    keys.toSeq.sorted.filter(_.startsWith(Prefix)).map(_.stripPrefix(Prefix))
+      .find(!names.contains(_)).foreach { name =>
+        throw new UnknownOption(Prefix + name, Prefix + closestTo(name), names.map(Prefix + _))
+      }
+
+  private def closestTo(name: String): String = {
+    val asked = UTF8String.fromString(name.toLowerCase(Locale.ROOT))
+    names.minBy(known => asked.levenshteinDistance(
+      UTF8String.fromString(known.toLowerCase(Locale.ROOT))))
   }
 }

@@ -9,9 +9,9 @@ import org.apache.spark.sql.streaming.StreamingQueryListener.QueryTerminatedEven
 import org.slf4j.LoggerFactory
 
 /**
- * What `spark.plugins` names: starts the ledger with the driver, and ends ledger and pipelines in
- * good order. Whoever leaves properly (`spark.stop()`, the end of the program) loses nothing that
- * is pending: both sides wait for it, for a while.
+ * The class for `spark.plugins`: starts the ledger with the driver, and ends ledger and pipelines in
+ * good order. A session that ends properly (`spark.stop()`, the end of the program) loses no pending
+ * batch: driver and executors wait for it, for a while.
  */
 final class TailracePlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new TailracePlugin.OnDriver
@@ -25,7 +25,7 @@ private object TailracePlugin {
 
   final class OnDriver extends DriverPlugin {
     override def init(context: SparkContext, plugin: PluginContext): util.Map[String, String] = {
-      val ledger = CommitServices.startDriver(context.getConf)
+      val ledger = EngineRuntime.current.services.startDriver(context.getConf)
       context.addSparkListener(new SparkListener {
         override def onExecutorRemoved(removed: SparkListenerExecutorRemoved): Unit =
           ledger.executorLost(removed.executorId)
@@ -40,24 +40,24 @@ private object TailracePlugin {
 
     override def shutdown(): Unit = {
       try {
-        CommitServices.ledger.foreach(_.close())
-        CommitServices.ledger.toSeq.flatMap(_.awaitQuietBelow(null, PatienceMillis))
+        EngineRuntime.current.services.ledger.foreach(_.close())
+        EngineRuntime.current.services.ledger.toSeq.flatMap(_.awaitQuietBelow(null, PatienceMillis))
           .foreach(left => log.error(s"${left.problem} Cause: ${left.because} ${left.remedy}"))
       } catch {
         case late: java.io.IOException => log.error(late.getMessage)
       } finally {
-        CommitServices.stopDriver()
+        EngineRuntime.current.services.stopDriver()
       }
     }
   }
 
   final class OnExecutor extends ExecutorPlugin {
     override def init(plugin: PluginContext, extra: util.Map[String, String]): Unit =
-      CommitServices.startExecutor()
+      EngineRuntime.current.services.startExecutor()
 
     override def shutdown(): Unit = {
-      CommitServices.pipeline.awaitIdle(PatienceMillis)
-      CommitServices.stopExecutor()
+      EngineRuntime.current.services.pipeline.awaitIdle(PatienceMillis)
+      EngineRuntime.current.services.stopExecutor()
     }
   }
 }

@@ -5,20 +5,22 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
+import tailrace.format.LineageName
 import tailrace.layout.{Cursor, NodeChain, Record}
 import tailrace.layout.time.TimeColumn
 import tailrace.metrics.BatchMeter
 import tailrace.semantics.Scan
-import tailrace.store.{Family, Lineage, SnapshotWish}
+import tailrace.store.Family
+import tailrace.versions.SnapshotWish
 
 /**
  * A version of the state in the hands of a task: reading, or updating towards the next version.
  *
  * Invariant: from its making until it is committed, aborted or released, the instance owns the
- * store (see [[tailrace.store.VersionedStore]]). A task that ends without saying so gives it back.
+ * store (see [[tailrace.versions.VersionedStore]]). A task that ends without saying so gives it back.
  *
- * @param looksFor by family, what the task is looking for when it scans it, where that is less than
- *                 everything (see [[tailrace.semantics.Scan]])
+ * @param looksFor by family, the rows that the task is looking for when it scans it, where those are
+ *                 not all (see [[tailrace.semantics.Scan]])
  */
 final class TailraceStateStore(
     private[spark] val provider: TailraceStateStoreProvider,
@@ -40,8 +42,10 @@ final class TailraceStateStore(
   private var rowsValidated = provider.usesColumnFamilies
   private var finalMetrics: Option[StateStoreMetrics] = None
   private var checkpoint: Option[StateStoreCheckpointInfo] = None
+  private[spark] lazy val expected = new ExpectedKeys(
+    table, provider.prefetchMode, accessFor("expect", _))
 
-  if (startPhase == StorePhase.Updating) provider.opened(this)
+  provider.opened(this)
   Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => letGo()))
 
   override def id: StateStoreId = provider.stateStoreId
@@ -67,7 +71,7 @@ final class TailraceStateStore(
 
   override def keyExists(key: UnsafeRow, familyName: String): Boolean = {
     val started = meter.gets.start()
-    val present = find(accessFor("keyExists", familyName), key) != 0L
+    val present = find(accessFor("keyExists", familyName), key).exists
     meter.gets.stop(started)
     present
   }
@@ -77,13 +81,19 @@ final class TailraceStateStore(
     val started = meter.gets.start()
     val record = find(access, key)
     meter.gets.stop(started)
-    if (record != 0L) readAtLast(record)
+    if (record.exists) readAtLast(record)
     access.valuesOf(record)
   }
 
   override def iterator(familyName: String): StateStoreIterator[UnsafeRowPair] = {
     val access = accessFor("iterator", familyName)
-    pairs(access, lookedFor(familyName, access).getOrElse(access.family.layout.cursor()))
+    pairs(access, scanned(familyName, access))
+  }
+
+  /** As `iterator`, the keys alone: for an operator that then reads the values of some. */
+  def keys(familyName: String = DEFAULT_COL_FAMILY_NAME): Iterator[UnsafeRow] = {
+    val access = accessFor("keys", familyName)
+    access.keysIn(counted(scanned(familyName, access)))
   }
 
   override def iteratorWithMultiValues(familyName: String): StateStoreIterator[UnsafeRowPair] = {
@@ -135,14 +145,14 @@ final class TailraceStateStore(
   }
 
   /**
-   * Replaces the key's value by what `change` makes of it (null: there is none), with one look-up.
+   * Replaces the key's value by the result of `change` (given null if there is none), with one look-up.
    * Returns the new value, whose bytes `change` still owns.
    */
   def update(key: UnsafeRow, change: UnsafeRow => UnsafeRow): UnsafeRow = {
     val started = meter.puts.start()
     val access = updatedFamily("update", DEFAULT_COL_FAMILY_NAME)
     val keys = encoded(access, key)
-    val found = access.family.layout.get(keys.base, keys.offset, keys.length)
+    val found = access.family.get(keys.base, keys.offset, keys.length)
     val value = change(access.valueOf(found))
     access.family.putAfterGet(
       table.memory, table.changes, keys.base, keys.offset, keys.length, found,
@@ -197,12 +207,11 @@ final class TailraceStateStore(
     val access = updatedFamily("deleteRange", familyName)
     access.keys match {
       case codec: ScanKeyCodec if codec.supportsDeleteRange =>
-        val cursor = access.family.ordered.rangeCursor(codec.encodeKey(begin), codec.encodeKey(end))
+        val cursor = access.family.inOrder.rangeCursor(codec.encodeKey(begin), codec.encodeKey(end))
         var record = cursor.next()
-        while (record != 0L) {
+        while (record.exists) {
           val started = meter.removes.start()
-          access.family.remove(
-            table.changes, null, Record.keyAddress(record), Record.keyLength(record))
+          access.family.remove(table.changes, null, record.keyAddress, record.keyLength)
           meter.removes.stop(started)
           record = cursor.next()
         }
@@ -237,9 +246,10 @@ final class TailraceStateStore(
   // ---- the end of the batch
 
   /**
-   * 1. The changes become durable on the checkpoint file system.
+   * 1. The changes are sealed and taken by the committer: durable (commit="sync"), or waiting to be
+   *    written, after the batch before was published (RFC 4).
    * 2. They are applied: the table is at the next version.
-   * 3. Spark's coordinator hears of it, and the store is free for the next task.
+   * 3. The store is free for the next task, and the commit is reported to Spark's coordinator.
    */
   override def commit(): Long = {
     requireUpdating("commit")
@@ -269,6 +279,7 @@ final class TailraceStateStore(
     case StorePhase.Released =>
     case StorePhase.Reading =>
       phase = StorePhase.move(phase, StorePhase.Released)
+      provider.ended(this)
       store.release()
     case other => throw StorePhase.illegal(
       s"Cannot release a store that is ${other.name}: only a store that was opened for reading")
@@ -291,13 +302,12 @@ final class TailraceStateStore(
     phase = StorePhase.move(phase, StorePhase.Updating)
     snapshot = wish
     this.looksFor = looksFor
-    provider.opened(this)
     store.begin()
     this
   }
 
   override def toString: String =
-    s"TailraceStateStore[$id, version $version, lineage ${Lineage.name(table.lineage)}]"
+    s"TailraceStateStore[$id, version $version, lineage ${LineageName(table.lineage)}]"
 
   // ---- inside
 
@@ -307,14 +317,14 @@ final class TailraceStateStore(
     case _ =>
   }
 
-  private def find(access: FamilyAccess, key: UnsafeRow): Long = {
+  private def find(access: FamilyAccess, key: UnsafeRow): Record = {
     val keys = encoded(access, key)
-    access.family.layout.get(keys.base, keys.offset, keys.length)
+    access.family.get(keys.base, keys.offset, keys.length)
   }
 
   /** How far the estimate of a list's time was off, by the watermark of this batch. */
-  private def readAtLast(record: Long): Unit = {
-    val due = Record.listDue(record)
+  private def readAtLast(record: Record): Unit = {
+    val due = record.listDue
     looksFor.get(DEFAULT_COL_FAMILY_NAME) match {
       case Some(Scan.DueUpTo(now)) if due != TimeColumn.Never =>
         meter.estimates += 1
@@ -349,7 +359,10 @@ final class TailraceStateStore(
         table.memory, table.changes, keys.base, keys.offset, keys.length, chain)
     }
 
-  // ---- scans that leave out what the task would pass over
+  // ---- scans that leave out rows that the task would pass over
+
+  private def scanned(familyName: String, access: FamilyAccess): Cursor =
+    lookedFor(familyName, access).getOrElse(access.family.layout.cursor())
 
   private def lookedFor(familyName: String, access: FamilyAccess): Option[Cursor] =
     looksFor.get(familyName) match {
@@ -368,8 +381,7 @@ final class TailraceStateStore(
   } yield {
     val key = access.keys.newDecoder()
     val beginning = access.keys.beginning
-    val due = counted(cursor)
-    Iterator.continually(due.next()).takeWhile(_ != 0L).map(r => beginning(key(r)))
+    counted(cursor).map(record => beginning(key(record)))
   }
 
   /** The records of these keys, each once. */
@@ -377,10 +389,10 @@ final class TailraceStateStore(
     val found = scala.collection.mutable.LongMap.empty[Unit]
     keys.foreach { key =>
       val record = find(access, key)
-      if (record != 0L) found.update(record, ())
+      if (record.exists) found.update(record.address, ())
     }
-    val records = found.keysIterator
-    () => if (records.hasNext) records.next() else 0L
+    val addresses = found.keysIterator
+    () => if (addresses.hasNext) new Record(addresses.next()) else Record.None
   }
 
   private def pairs(access: FamilyAccess, cursor: Cursor): StateStoreIterator[UnsafeRowPair] = {
@@ -395,13 +407,13 @@ final class TailraceStateStore(
     meter.scans += 1
     () => {
       val record = cursor.next()
-      if (record != 0L) meter.scannedRows += 1
+      if (record.exists) meter.scannedRows += 1
       record
     }
   }
 
   private def prefixCursor(access: FamilyAccess, prefix: UnsafeRow): Cursor = access.keys match {
-    case scans: PrefixScans => scans.prefixCursor(access.family.ordered, prefix)
+    case scans: PrefixScans => scans.prefixCursor(access.family.inOrder, prefix)
     case _ => throw PrefixScans.unsupported
   }
 
@@ -409,7 +421,7 @@ final class TailraceStateStore(
       access: FamilyAccess, start: Option[UnsafeRow], end: Option[UnsafeRow]): Cursor =
     access.keys match {
       case codec: ScanKeyCodec if codec.supportsRangeScan =>
-        access.family.ordered.rangeCursor(
+        access.family.inOrder.rangeCursor(
           start.map(codec.encodeKey).orNull, end.map(codec.encodeKey).orNull)
       case _ => throw new IllegalArgumentException(
         "Range scan requires an encoder that supports range scanning!")

@@ -1,35 +1,38 @@
 package tailrace.spark
 
-import java.io.File
 import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.apache.spark.TaskContext
+import org.apache.spark.{SparkException, TaskContext}
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
-import tailrace.cold.ColdStorage
-import tailrace.commit.{AsynchronousCommitter, Committer, Retries, SnapshotPolicy}
+import tailrace.cache.PrefetchMode
+import tailrace.cold.{ColdStorage, ColdTier, LocalTier, SpillMode}
+import tailrace.commit.{AsynchronousCommitter, Committer, SnapshotPolicy}
 import tailrace.commit.SynchronousCommitter
-import tailrace.errors.{ForeignFile, InvalidOption, SchemaMismatch}
-import tailrace.files.{FileNames, LocalCopies}
-import tailrace.memory.Budget
+import tailrace.errors.{ForeignFile, InvalidOption, SchemaMismatch, SparkCondition}
+import tailrace.files.{FileNames, LocalCopies, LocalRoot, Retries}
+import tailrace.format.LineageName
+import tailrace.io.IoKind
 import tailrace.metrics.BatchMeter
 import tailrace.semantics.{Scan, StoreUse}
-import tailrace.store.{FamilyKind, Lineage, PlannedFamily, SnapshotWish, VersionedStore}
+import tailrace.store.{FamilyKind, PlannedFamily}
+import tailrace.versions.{SnapshotWish, VersionedStore}
 
 /**
- * What Spark makes one of for each store of each partition of a stateful operator
- * (`spark.sql.streaming.stateStore.providerClass`). It gives out versions of the state; the state
- * itself, its files and who may use them are [[tailrace.store.VersionedStore]]'s.
+ * Spark makes one for each store of each partition of a stateful operator
+ * (`spark.sql.streaming.stateStore.providerClass`). It hands out versions of the state; the state
+ * itself, its files and their users are [[tailrace.versions.VersionedStore]]'s.
  */
 final class TailraceStateStoreProvider extends StateStoreProvider {
   import StateStore.DEFAULT_COL_FAMILY_NAME
 
+  private val runtime = EngineRuntime.current
   private var identifier: StateStoreId = _
   private var keySchema: StructType = _
   private var valueSchema: StructType = _
@@ -43,6 +46,7 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
 
   private var committer: Committer = _
   private var gateAtRead = false
+  private[spark] var prefetchMode: PrefetchMode = PrefetchMode.Auto
 
   private[spark] var store: VersionedStore = _
 
@@ -75,7 +79,7 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
     this.columnFamilies = useColumnFamilies
 
     val options = StoreOptions(storeConf)
-    Budget.process.limit = options.memoryLimit.getOrElse(Budget.defaultLimit)
+    askForProcessOptions(options)
     val location = stateStoreId.storeCheckpointLocation()
     val folder = new CheckpointFolder(location, hadoopConf, copiesOf(location.toString, options))
     val packs = new CheckpointPacks(
@@ -85,6 +89,13 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
     this.folderPath = folder.path
     this.committer = committerFor(options, folder, packs)
     this.gateAtRead = options.gateAtRead
+    this.prefetchMode = options.prefetch
+    val reports =
+      if (storeConf.reportSnapshotUploadLag) {
+        Some(new SnapshotReports(stateStoreId, storeConf, hadoopConf))
+      } else {
+        None
+      }
     this.store = new VersionedStore(
       folder,
       packs,
@@ -96,20 +107,46 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
         SnapshotPolicy.shareOf(stateStoreId.partitionId)),
       options.lockTimeoutMillis,
       storeConf.minVersionsToRetain,
-      snapshotReady = version =>
-        if (storeConf.reportSnapshotUploadLag) {
-          SnapshotReports.uploaded(stateStoreId, version, hadoopConf)
-        },
+      snapshotReady = version => reports.foreach(_.uploaded(version)),
+      snapshotMissed = version => reports.exists(_.isMissed(version)),
       planOf = planned,
-      cold = ColdStorage.in(localFolder(options)).copy(leaves = options.spill,
-        readRatio = options.readBatchRatio, maxAmplification = options.maxAmplification))
+      cold = ColdStorage(
+        options.spill, tierFor(options), options.readBatchRatio, options.maxAmplification),
+      budget = runtime.budget,
+      io = runtime.io)
   }
 
-  // ---- what the query's plan says
+  /** Where state is spilled to. An I/O thread asks a file system far away, and not the task. */
+  private def tierFor(options: StoreOptions): ColdTier = options.coldDir match {
+    case Some(uri) if options.spill != SpillMode.Never =>
+      val retries = new Retries(options.retryTimeoutMillis, runtime.rules)
+      runtime.io.submit(IoKind.Spill, s"Making a folder in $uri") { _ =>
+        runtime.remoteFolders.tier(uri, hadoopConf, retries)
+      }.await()
+    case _ =>
+      LocalTier.in(new LocalRoot(options.localDir), runtime.coldFolders, options.coldIo)
+  }
+
+  /** Called when the store closes: they withdraw the process options that it asked for. */
+  private var withdrawals: Seq[() => Unit] = Nil
+
+  /** Options of the whole process: one memory limit, one scheduler for the work beside the batches. */
+  private def askForProcessOptions(options: StoreOptions): Unit = {
+    def ask[T](setting: SharedSetting[T], wanted: Option[T]): Unit = wanted.foreach { value =>
+      setting.ask(value)
+      withdrawals :+= (() => setting.withdraw(value))
+    }
+
+    ask(runtime.memoryLimit, options.memoryLimit)
+    ask(runtime.ioThreads, options.ioThreads)
+    ask(runtime.ioBandwidth, options.ioBandwidth)
+  }
+
+  // ---- the query's plan
 
   private def run: Option[String] = Option(hadoopConf.get(StreamExecution.RUN_ID_KEY))
 
-  /** What the plan of the batch whose task this is says of this store. */
+  /** The use of this store in the plan of the task's batch. */
   private def known: Option[StoreUse.Known] = for {
     task <- Option(TaskContext.get())
     ofRun <- run
@@ -117,7 +154,7 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       task.getLocalProperty(StoreUse.property(identifier.operatorId)), ofRun, identifier.storeName)
   } yield use
 
-  /** By family, what the plan says. A plan is the same in every batch of a run. */
+  /** By family, its use in the plan. A plan is the same in every batch of a run. */
   private def planned: String => PlannedFamily = {
     val families = known.fold(Map.empty[String, StoreUse.KnownFamily])(_.families)
     name => families.get(name).fold(PlannedFamily.Unknown) { family =>
@@ -125,18 +162,20 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
     }
   }
 
-  /** By family: what the task that updates this version is looking for when it scans. */
+  /** By family: the rows that the task that updates this version is looking for when it scans. */
   private def scansOf(version: Long): Map[String, Scan] =
     known.filter(_.version == version).fold(Map.empty[String, Scan]) {
       _.families.collect { case (name, family) if family.scan != Scan.All => name -> family.scan }
     }
 
-  private[spark] def opened(store: TailraceStateStore): Unit = run.foreach(OpenStores.opened(_, store))
+  private[spark] def opened(store: TailraceStateStore): Unit =
+    run.foreach(runtime.openStores.opened(_, store))
 
-  private[spark] def ended(store: TailraceStateStore): Unit = run.foreach(OpenStores.ended(_, store))
+  private[spark] def ended(store: TailraceStateStore): Unit =
+    run.foreach(runtime.openStores.ended(_, store))
 
   private[spark] def sibling(name: String): Option[TailraceStateStore] =
-    run.flatMap(OpenStores.sibling(_, identifier, name))
+    run.flatMap(runtime.openStores.sibling(_, identifier, name))
 
   private def description: String =
     s"${identifier.operatorId}/${identifier.partitionId}/${identifier.storeName}"
@@ -148,26 +187,25 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
     val synchronous = new SynchronousCommitter(folder, new FileNames(named))
     val stateRoot = new Path(identifier.checkpointRootLocation)
     val run = hadoopConf.get(StreamExecution.RUN_ID_KEY)
-    CommitServices.link match {
+    runtime.services.link match {
       case Some(link) if options.asynchronous && run != null && stateRoot.getName == "state" =>
         new AsynchronousCommitter(
-          stateRoot.getParent.toString, run, description, named, link, CommitServices.pipeline,
-          folder, packs, options.pendingLimit, new Retries(options.retryTimeoutMillis), synchronous)
+          CheckpointName.of(stateRoot.getParent, hadoopConf), run, description, named, link,
+          runtime.services.pipeline, folder, packs, options.pendingLimit,
+          new Retries(options.retryTimeoutMillis, runtime.rules),
+          runtime.failpoints, synchronous)
       case _ => synchronous
     }
   }
 
   /** Where copies of a folder's files go on this machine: nowhere, if the checkpoint is on it. */
   private def copiesOf(location: String, options: StoreOptions): Option[LocalCopies] =
-    if (options.localDir.isEmpty && LocalFileManager.rawBelow(new Path(location), hadoopConf).nonEmpty) {
+    if (options.localDir.isEmpty &&
+        LocalFileManager.rawBelow(new Path(location), hadoopConf).nonEmpty) {
       None
     } else {
-      Some(new LocalCopies(localFolder(options), location))
+      Some(new LocalCopies(new LocalRoot(options.localDir), location))
     }
-
-  private def localFolder(options: StoreOptions): File =
-    options.localDir.map(new File(_)).getOrElse(
-      new File(System.getProperty("java.io.tmpdir"), s"tailrace-${System.getProperty("user.name")}"))
 
   override def stateStoreId: StateStoreId = identifier
 
@@ -211,7 +249,8 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
   private def open[T](version: Long, lineageName: Option[String], empty: Boolean)(
       make: BatchMeter => T): T = {
     if (version < 0) {
-      throw new IllegalArgumentException(s"There is no version $version of a state store.")
+      throw new SparkException(
+        SparkCondition.NegativeVersion, Map("version" -> version.toString), cause = null)
     }
     val meter = new BatchMeter
     store.acquire()
@@ -234,7 +273,7 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
     }
   }
 
-  private def lineageNamed(name: String): Long = try Lineage.parse(name) catch {
+  private def lineageNamed(name: String): Long = try LineageName.parse(name) catch {
     case _: NumberFormatException => throw new ForeignFile(
       folderPath, s"The checkpoint's commit log names the state '$name', which another store wrote.")
   }
@@ -317,15 +356,15 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       operation, "multiple column families is disabled in TailraceStateStoreProvider")
   }
 
-  // ---- what a store tells Spark
+  // ---- reports to Spark
 
   private[spark] def checkpointInfo(newVersion: Long, base: Long): StateStoreCheckpointInfo = {
     val named = conf.enableStateStoreCheckpointIds
     StateStoreCheckpointInfo(
       identifier.partitionId,
       newVersion,
-      if (named) Some(Lineage.name(store.table.lineage)) else None,
-      if (named && newVersion > 1) Some(Lineage.name(base)) else None)
+      if (named) Some(LineageName(store.table.lineage)) else None,
+      if (named && newVersion > 1) Some(LineageName(base)) else None)
   }
 
   private[spark] def reportCommit(newVersion: Long): Unit =
@@ -345,7 +384,11 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
 
   override def doCleanupMaintenance(): Unit = store.cleanUp(System.currentTimeMillis())
 
-  override def close(): Unit = if (store != null) store.close()
+  override def close(): Unit = {
+    if (store != null) store.close()
+    withdrawals.foreach(_.apply())
+    withdrawals = Nil
+  }
 
   override def toString: String = s"TailraceStateStoreProvider[$identifier]"
 }

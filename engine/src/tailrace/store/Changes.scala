@@ -1,28 +1,29 @@
 package tailrace.store
 
-import tailrace.layout.Record
+import tailrace.format.EntryKind
+import tailrace.layout.{Epoch, Node, Record}
 import tailrace.memory.{AddressList, Arena, Budget}
 
 /** The kinds of change. The codes are also the ones in the files (FORMAT.md). */
 object Change {
-  val Put = 1
-  val Remove = 2
-  val Append = 3
-  val PutList = 4
+  final val Put = EntryKind.Put
+  final val Remove = EntryKind.Remove
+  final val Append = EntryKind.Append
+  final val PutList = EntryKind.PutList
 
-  // Never in files: what was replaced by the same thing, which is not in memory (see ColdPart).
-  // Of a list, nodes down to the one in the place of the new record, which stays.
-  val Left = 5
-  val PartLeft = 6
+  // Never in files: records that a reference to their copy in the log replaced (see SpillManager).
+  // Of a list, nodes down to one that stays (see `addPart`).
+  final val Spilled = 5
+  final val SpilledPart = 6
 }
 
 /**
  * Problem: a batch must be written when it is committed, taken back when it is aborted, and for a
  * while after its commit too, because Spark may run the same batch again.
  *
- * Answer: one list, in the order of the changes, of what each put in the place of what. Forwards it
- * is what the changes file says; backwards it undoes the batch. The records that were replaced stay
- * where they are until the list is dropped.
+ * Answer: one list, in the order of the changes, of the old and the new record of each. Forwards it
+ * is the content of the changes file; backwards it undoes the batch. The records that were replaced
+ * stay where they are until the list is dropped.
  *
  * Invariant: a replaced record belongs to exactly one list, and is freed exactly once: by
  * `freeReplaced` when the batch can no longer be undone. A new record is freed by `undo`, or as a
@@ -33,30 +34,46 @@ final class Changes(budget: Budget) {
 
   def size: Long = words.size / 3
 
-  def add(kind: Int, family: Int, replaced: Long, record: Long): Unit = {
+  /** Whether its memory is a part of this budget. */
+  def isBooked(in: Budget): Boolean = in eq budget
+
+  def add(kind: Int, family: Int, replaced: Record, record: Record): Unit =
+    addWords(kind, family, replaced.address, record.address)
+
+  /** The nodes of a list down to `below`, which stays, were replaced by a reference. */
+  def addPart(family: Int, replaced: Record, below: Node): Unit =
+    addWords(Change.SpilledPart, family, replaced.address, below.address)
+
+  private def addWords(kind: Int, family: Int, replaced: Long, second: Long): Unit = {
     words.add(kind.toLong << 32 | family)
     words.add(replaced)
-    words.add(record)
+    words.add(second)
   }
 
   def kind(index: Long): Int = (words(index * 3) >>> 32).toInt
 
   def family(index: Long): Int = words(index * 3).toInt
 
-  def replaced(index: Long): Long = words(index * 3 + 1)
+  def replaced(index: Long): Record = new Record(words(index * 3 + 1))
 
-  def record(index: Long): Long = words(index * 3 + 2)
+  def record(index: Long): Record = new Record(words(index * 3 + 2))
+
+  /** In the place of the new record, where a part of a list was spilled. */
+  private def below(index: Long): Node = new Node(words(index * 3 + 2))
 
   /** Whether this change needs to be written: a later one of the batch may have taken its place. */
   def counts(index: Long): Boolean =
-    kind(index) != Change.Put || !Record.isSuperseded(record(index))
+    kind(index) != Change.Put || !record(index).isSuperseded
 
-  /** The batch is over: its records are ordinary ones from now on. */
-  def settle(): Unit = {
+  /** The batch is over: takes its marks off the records that it made. */
+  def clearBatchMarks(epoch: Epoch): Unit = {
     var index = 0L
     while (index < size) {
       val made = record(index)
-      if (made != 0L) Record.settle(made)
+      if (made.exists) {
+        made.clearBatchMarks()
+        epoch.touch(made)
+      }
       index += 1
     }
   }
@@ -70,28 +87,28 @@ final class Changes(budget: Budget) {
       familyOf(family(index)).undo(before, made)
       kind(index) match {
         case Change.Append =>
-          Record.freeNode(arena, Record.listLast(made))
-          Record.free(arena, made)
+          made.listLast.free(arena)
+          made.free(arena)
         case Change.PutList => familyOf(family(index)).freeWhole(arena, made)
-        case Change.Put => Record.free(arena, made)
+        case Change.Put => made.free(arena)
         case Change.Remove =>
       }
-      if (before != 0L) Record.settle(before)
+      if (before.exists) before.clearBatchMarks()
       index -= 1
     }
     words.clear()
   }
 
-  /** Frees what the batch replaced: it cannot be undone any more. */
+  /** Frees the records that the batch replaced: it cannot be undone any more. */
   def freeReplaced(arena: Arena, familyOf: Int => Family): Unit = {
     var index = 0L
     while (index < size) {
       val before = replaced(index)
-      if (before != 0L) {
+      if (before.exists) {
         // An appended list shares its older nodes with the list that replaced it.
         kind(index) match {
-          case Change.Append | Change.Left => Record.free(arena, before)
-          case Change.PartLeft => familyOf(family(index)).freePart(arena, before, record(index))
+          case Change.Append | Change.Spilled => before.free(arena)
+          case Change.SpilledPart => familyOf(family(index)).freePart(arena, before, below(index))
           case _ => familyOf(family(index)).freeWhole(arena, before)
         }
       }

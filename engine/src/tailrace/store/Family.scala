@@ -1,74 +1,89 @@
 package tailrace.store
 
-import tailrace.cold.{ColdEntry, ColdLog, ColdStorage, Leaves, ReadAhead}
-import tailrace.layout.{Cursor, Layout, NodeChain, Record}
-import tailrace.layout.adaptive.{AdaptiveLayout, Pace}
-import tailrace.layout.ordered.OrderedLayout
+import tailrace.cache.PrefetchManager
+import tailrace.cold.{ColdEntry, ColdRef, ColdStorage, ReadAhead, SpillMode}
+import tailrace.layout.{Cursor, Epoch, Layout, Migration, Node, NodeChain, OrderedScans, Record}
+import tailrace.layout.SlotVictims
+import tailrace.layout.adaptive.Pace
 import tailrace.layout.time.{TimeColumn, TimeIndex}
 import tailrace.memory.{Arena, Budget}
 
 /**
  * A column family: its records, where they are found by key, and by time if the query's plan says
- * that rows fall due. Every change goes into the running batch's [[Changes]]; nothing is ever
- * written in place. What does not fit into memory is its [[ColdPart]]'s.
+ * that rows expire. Every change of a batch goes into its [[Changes]]; keys and values are never
+ * written in place (a record's flags, its place in the index, and the place of a cold list are).
+ * Loading, moving and spilling records are no changes. The records that were spilled are its
+ * [[ColdFamily]]'s.
  */
-final class Family(
+final class Family private[store] (
     val id: Int, val name: String, val kind: FamilyKind, budget: Budget,
-    plan: PlannedFamily, log: ColdLog, arena: () => Arena, storage: ColdStorage) {
-  private val index: TimeIndex = plan.time.map(new TimeIndex(_, budget)).orNull
-  private[store] val cold = new ColdPart(this, index, log, arena, storage.readRatio)
-  val layout: Layout = kind.newLayout(budget, cold, plan.isKnown,
-    if (storage.leaves == Leaves.Always) Pace.Hasty else Pace.Usual)
+    plan: PlannedFamily, spill: SpillManager, epoch: Epoch, arena: () => Arena,
+    storage: ColdStorage, prefetch: PrefetchManager) {
+  private val index: TimeIndex = plan.time.map(new TimeIndex(_, budget, epoch)).orNull
+  private[store] val cold = new ColdFamily(
+    this, index, spill.log, prefetch, arena, storage.readRatio)
+  private val lists = new ListRounds
+  val layout: Layout = kind.newLayout(budget, cold, epoch, plan.isKnown,
+    if (storage.mode == SpillMode.Always) Pace.Hasty else Pace.Usual)
 
   /** For a scan in the order of the keys. */
-  def ordered: OrderedLayout = layout match {
-    case adaptive: AdaptiveLayout => adaptive.ordered
-    case other => other.asInstanceOf[OrderedLayout]
-  }
+  def inOrder: OrderedScans = layout.inOrder
 
   def overheadBytes: Long =
     layout.overheadBytes + (if (index == null) 0L else index.overheadBytes)
 
   /** The records that are due at `upTo`; None if they can only be found by looking at all. */
   def dueCursor(upTo: Long): Option[Cursor] = Option(index).map { times =>
-    cold.bringBackDue(upTo)
+    spill.tick()
+    cold.fetchDue(upTo)
     times.dueCursor(upTo)
   }
 
   /** The values of a cold node of a list. */
-  def readCold(node: Long): ColdEntry = cold.read(node)
+  def readCold(node: Node): ColdEntry = cold.read(node)
 
-  /** For whoever writes an image, in a thread of its own. */
-  def readColdOnce(ref: Long): ColdEntry = cold.readOnce(ref)
+  /** For a thread that writes a snapshot. */
+  def readColdOnce(ref: ColdRef): ColdEntry = cold.readOnce(ref)
 
   def readAhead: ReadAhead = cold.ahead
 
-  def broughtBack: Long = cold.broughtBack
+  def fetched: Long = cold.fetched
 
-  /** Whether it can be scanned in order, and is in a hash table because nobody does. */
-  def movedToHash: Boolean = layout match {
-    case adaptive: AdaptiveLayout => adaptive.current == AdaptiveLayout.Hashed
-    case _ => false
+  /** Whether it can be scanned in order, and is in a hash table because nothing does. */
+  def movedToHash: Boolean = layout.migration == Migration.Done
+
+  /** Whether its records are on their way from the sorted layout to a hash table. */
+  def movesToHash: Boolean = layout.migration == Migration.UnderWay
+
+  /** The key is looked up soon: if its record was spilled, it can be read ahead. */
+  def expect(base: AnyRef, offset: Long, length: Int): Unit =
+    if (!spill.log.isEmpty && !kind.multiValue) cold.expect(base, offset, length)
+
+  /** The record of this key, or none. It is in memory until the batch is over. */
+  def get(base: AnyRef, offset: Long, length: Int): Record = {
+    spill.tick()
+    layout.get(base, offset, length)
   }
 
   def put(
       arena: Arena, changes: Changes,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int,
       valueBase: AnyRef, valueOffset: Long, valueLength: Int): Unit = {
+    spill.tick()
     val record = Record.create(
       arena, index != null, keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
     changed(changes, putRecord(keyBase, keyOffset, keyLength, record), record)
   }
 
-  private def changed(changes: Changes, replaced: Long, record: Long): Unit = {
-    if (replaced != 0L && Record.isFresh(replaced)) Record.markSuperseded(replaced)
+  private def changed(changes: Changes, replaced: Record, record: Record): Unit = {
+    if (replaced.exists && replaced.isFresh) replaced.markSuperseded()
     changes.add(Change.Put, id, replaced, record)
   }
 
-  /** As `put`, right after `layout.get` has given `found` for the same key. */
+  /** As `put`, right after `get` has given `found` for the same key. */
   def putAfterGet(
       arena: Arena, changes: Changes,
-      keyBase: AnyRef, keyOffset: Long, keyLength: Int, found: Long,
+      keyBase: AnyRef, keyOffset: Long, keyLength: Int, found: Record,
       valueBase: AnyRef, valueOffset: Long, valueLength: Int): Unit = {
     val record = Record.create(
       arena, index != null, keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
@@ -77,40 +92,42 @@ final class Family(
   }
 
   def remove(changes: Changes, keyBase: AnyRef, keyOffset: Long, keyLength: Int): Boolean = {
+    spill.tick()
     val removed = removeRecord(keyBase, keyOffset, keyLength)
-    if (removed == 0L) return false
-    if (Record.isFresh(removed)) Record.markSuperseded(removed)
-    changes.add(Change.Remove, id, removed, 0L)
+    if (removed.isNone) return false
+    if (removed.isFresh) removed.markSuperseded()
+    changes.add(Change.Remove, id, removed, Record.None)
     true
   }
 
   /**
    * Adds one value to the end of the key's list; whether it is the key's first in this batch.
    *
-   * @param due when the list is expected to be read; [[Family.AsBefore]]: nobody has said anything
+   * @param due when the list is expected to be read; [[Family.AsBefore]]: the caller has no estimate
    */
   def append(
       arena: Arena, changes: Changes,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int,
       valueBase: AnyRef, valueOffset: Long, valueLength: Int,
       due: Long = Family.AsBefore): Boolean = {
-    val present = layout.get(keyBase, keyOffset, keyLength)
+    val present = get(keyBase, keyOffset, keyLength)
+    lists.mayBeWarm = true
     val expected = if (due != Family.AsBefore) due else dueOf(present)
     val record = Record.createAppended(
       arena, index != null, present, expected,
       keyBase, keyOffset, keyLength, valueBase, valueOffset, valueLength)
     putFound(keyBase, keyOffset, keyLength, present, record)
     changes.add(Change.Append, id, present, record)
-    present == 0L || !Record.isFresh(present)
+    present.isNone || !present.isFresh
   }
 
-  private def dueOf(list: Long): Long =
-    if (list == 0L) TimeColumn.Never else Record.listDue(list)
+  private def dueOf(list: Record): Long = if (list.isNone) TimeColumn.Never else list.listDue
 
-  /** Replaces the key's list by these nodes, which belong to nobody else. */
+  /** Replaces the key's list by these nodes, which belong to no other list. */
   def putList(
       arena: Arena, changes: Changes,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int, chain: NodeChain): Unit = {
+    lists.mayBeWarm = true
     val record = Record.createList(
       arena, index != null, keyBase, keyOffset, keyLength, chain, TimeColumn.Never)
     val replaced = putRecord(keyBase, keyOffset, keyLength, record)
@@ -120,46 +137,47 @@ final class Family(
   def removeAll(changes: Changes): Unit = {
     val cursor = layout.cursor()
     var record = cursor.next()
-    while (record != 0L) {
-      remove(changes, null, Record.keyAddress(record), Record.keyLength(record))
+    while (record.exists) {
+      remove(changes, null, record.keyAddress, record.keyLength)
       record = cursor.next()
     }
   }
 
   /** Takes one change of a batch back: `before` is the key's record again, or there is none. */
-  private[store] def undo(before: Long, made: Long): Unit = {
-    val named = if (made != 0L) made else before
-    val key = Record.keyAddress(named)
-    val length = Record.keyLength(named)
-    if (before == 0L) removeRecord(null, key, length) else putRecord(null, key, length, before)
+  private[store] def undo(before: Record, made: Record): Unit = {
+    val named = if (made.exists) made else before
+    val key = named.keyAddress
+    val length = named.keyLength
+    if (before.isNone) removeRecord(null, key, length) else putRecord(null, key, length, before)
   }
 
-  /** The batch is over and no cursor moves. */
-  private[store] def settle(): Unit = {
-    if (index != null) index.settle()
-    cold.settle()
-    layout match {
-      case adaptive: AdaptiveLayout => adaptive.settle()
-      case _ =>
-    }
+  /** The batch is over, and no cursor is in use: work that moves or drops records. */
+  private[store] def betweenBatches(): Unit = {
+    if (index != null) index.mergeBuckets()
+    lists.restart()
+    cold.betweenBatches()
+    layout.betweenBatches()
   }
 
-  // ---- loading: no batch runs, nothing can be undone, what is replaced is freed at once
+  /** More was loaded: all of it can be spilled. */
+  private[store] def loading(): Unit = lists.restartIfThrough()
+
+  // ---- loading: no batch runs, nothing can be undone, replaced records are freed at once
 
   def loadPut(
       arena: Arena, base: AnyRef,
       keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
-    val record = settled(Record.create(
+    val record = unmarked(Record.create(
       arena, index != null, base, keyOffset, keyLength, base, valueOffset, valueLength))
     val replaced = putRecord(base, keyOffset, keyLength, record)
-    if (replaced != 0L) Record.free(arena, replaced)
+    if (replaced.exists) replaced.free(arena)
   }
 
   /** As `loadPut`, for a key that is certainly not there yet: a snapshot names each key once. */
   def loadNew(
       arena: Arena, base: AnyRef,
       keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
-    val record = settled(Record.create(
+    val record = unmarked(Record.create(
       arena, index != null, base, keyOffset, keyLength, base, valueOffset, valueLength))
     layout.add(base, keyOffset, keyLength, record)
     if (index != null) index.add(record)
@@ -167,74 +185,101 @@ final class Family(
 
   def loadRemove(arena: Arena, base: AnyRef, keyOffset: Long, keyLength: Int): Unit = {
     val removed = removeRecord(base, keyOffset, keyLength)
-    if (removed != 0L) freeWhole(arena, removed)
+    if (removed.exists) freeWhole(arena, removed)
   }
 
   def loadAppend(
       arena: Arena, base: AnyRef,
       keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
+    lists.mayBeWarm = true
     val present = layout.get(base, keyOffset, keyLength)
-    putFound(base, keyOffset, keyLength, present, settled(Record.createAppended(
+    putFound(base, keyOffset, keyLength, present, unmarked(Record.createAppended(
       arena, index != null, present, dueOf(present),
       base, keyOffset, keyLength, base, valueOffset, valueLength)))
-    if (present != 0L) Record.free(arena, present)
+    if (present.exists) present.free(arena)
   }
 
   def loadPutList(
       arena: Arena, base: AnyRef,
       keyOffset: Long, keyLength: Int, chain: NodeChain): Unit = {
+    lists.mayBeWarm = true
     val replaced = putRecord(base, keyOffset, keyLength,
-      settled(Record.createList(
+      unmarked(Record.createList(
         arena, index != null, base, keyOffset, keyLength, chain, TimeColumn.Never)))
-    if (replaced != 0L) freeWhole(arena, replaced)
+    if (replaced.exists) freeWhole(arena, replaced)
   }
 
   /** Frees a record with all that belongs to it. */
-  def freeWhole(arena: Arena, record: Long): Unit =
-    if (kind.multiValue) freePart(arena, record, 0L) else Record.free(arena, record)
+  def freeWhole(arena: Arena, record: Record): Unit =
+    if (kind.multiValue) freePart(arena, record, Node.None) else record.free(arena)
 
   /** Frees a list's record and its nodes down to `until`, which another record has. */
-  private[store] def freePart(arena: Arena, record: Long, until: Long): Unit =
-    Record.freeList(arena, record, until)(cold.freeNode)
+  private[store] def freePart(arena: Arena, record: Record, until: Node): Unit =
+    record.freeList(arena, until)(cold.freeNode)
 
   /** Moves every record into another arena. The old one is then free of this family. */
   def relocate(target: Arena): Unit = layout.relocate { record =>
-    if (kind.multiValue) moveList(target, record) else settled(copyRecord(target, record))
+    if (kind.multiValue) moveList(target, record) else unmarked(copyRecord(target, record))
   }
 
-  /** The family ends while the table goes on: what it has on disk is nobody's any more. */
+  /** The family ends while the table goes on: its spilled records are not needed any more. */
   private[store] def giveUp(): Unit = {
     cold.giveUp()
     close()
   }
 
   def close(): Unit = {
+    cold.closeViews()
     layout.close()
     if (index != null) index.close()
   }
 
-  // ---- what leaves memory and comes back: nothing changes for whoever asks
+  // ---- records that are spilled and fetched: for the caller nothing changes
+
+  /** Records, or values of lists, that can be spilled; None: there are none. */
+  private[store] def pickVictims(
+      wantedBytes: Long, most: Int, secondChance: Boolean): Option[Victims] =
+    layout.spillable.flatMap { table =>
+      if (kind.multiValue) {
+        lists.pick(wantedBytes, most)(
+          new ListVictims(this, table, index, spill.log, epoch, cold.readOnce))
+      } else {
+        val victims = new RecordVictims(this, table, index, spill.log, epoch)
+        if (victims.pick(wantedBytes, most, secondChance)) Some(victims) else None
+      }
+    }
+
+  /** Slots that can be spilled; None: there are none. Keys of lists stay in memory. */
+  private[store] def pickSlots(few: Boolean): Option[SlotVictims] =
+    if (kind.multiValue) None else layout.spillable.flatMap(table => Option(table.pickSlots(few)))
+
+  private[store] def slotBytes: Long =
+    if (kind.multiValue) 0L else layout.spillable.fold(0L)(_.slotBytes)
 
   /** A record made from its entry in the log; the caller puts it into its slot. */
-  private[store] def resident(arena: Arena, entry: ColdEntry): Long = {
-    val record = settled(Record.create(arena, index != null,
+  private[store] def resident(arena: Arena, entry: ColdEntry): Record = {
+    val record = unmarked(Record.create(arena, index != null,
       entry.bytes, entry.key, entry.keyLength, entry.bytes, entry.payload, entry.payloadLength))
+    epoch.touch(record)
     if (index != null) index.add(record)
     record
   }
 
-  /** The list's record is made anew, for the same values in other nodes. */
-  private[store] def replaceList(arena: Arena, record: Long, first: Long, last: Long): Unit = {
-    val made = settled(Record.createList(
-      arena, index != null, null, Record.keyAddress(record), Record.keyLength(record),
-      first, last, Record.listCount(record), Record.listDue(record)))
+  /** The list's values above the node `below` are in the log from now on. */
+  private[store] def replaceList(
+      hash: Int, record: Record, below: Node, ref: ColdRef, values: Int): Unit = {
+    val node = Node.createCold(arena(), below, ref, values)
+    val first = if (below.isNone) node else record.listFirst
+    val made = unmarked(Record.createList(
+      arena(), index != null, null, record.keyAddress, record.keyLength,
+      first, node, record.listCount, record.listDue))
     if (index != null) index.relocate(record, made)
-    layout.put(null, Record.keyAddress(made), Record.keyLength(made), made)
+    layout.spillable.foreach(_.exchange(hash, record.word, made.word))
   }
 
   // ---- by key and by time alike
 
-  private def putRecord(base: AnyRef, offset: Long, length: Int, record: Long): Long = {
+  private def putRecord(base: AnyRef, offset: Long, length: Int, record: Record): Record = {
     val replaced = layout.put(base, offset, length, record)
     indexed(replaced, record)
     replaced
@@ -242,50 +287,48 @@ final class Family(
 
   /** The same right after `layout.get` has given `found`: nothing is looked up again. */
   private def putFound(
-      base: AnyRef, offset: Long, length: Int, found: Long, record: Long): Unit = {
+      base: AnyRef, offset: Long, length: Int, found: Record, record: Record): Unit = {
     layout.putAfterGet(base, offset, length, found, record)
     indexed(found, record)
   }
 
-  private def indexed(replaced: Long, record: Long): Unit = if (index != null) {
-    if (replaced == 0L) index.add(record) else index.replace(replaced, record)
+  private def indexed(replaced: Record, record: Record): Unit = if (index != null) {
+    if (replaced.isNone) index.add(record) else index.replace(replaced, record)
   }
 
-  private def removeRecord(base: AnyRef, offset: Long, length: Int): Long = {
+  private def removeRecord(base: AnyRef, offset: Long, length: Int): Record = {
     val removed = layout.remove(base, offset, length)
-    if (index != null && removed != 0L) index.remove(removed)
+    if (index != null && removed.exists) index.remove(removed)
     removed
   }
 
-  private def copyRecord(target: Arena, record: Long): Long = {
+  private def copyRecord(target: Arena, record: Record): Record = {
     val moved = Record.create(
       target, index != null,
-      null, Record.keyAddress(record), Record.keyLength(record),
-      null, Record.valueAddress(record), Record.valueLength(record))
+      null, record.keyAddress, record.keyLength, null, record.valueAddress, record.valueLength)
     if (index != null) index.relocate(record, moved)
     moved
   }
 
-  private def moveList(target: Arena, record: Long): Long = {
+  private def moveList(target: Arena, record: Record): Record = {
     val chain = new NodeChain(target)
-    Record.nodes(record).foreach { node =>
-      if (Record.coldValues(node) > 0) chain.addCold(Record.coldRef(node), Record.coldValues(node))
-      else chain.add(null, Record.nodeValue(node), Record.nodeLength(node))
+    record.nodes.foreach { node =>
+      if (node.isCold) chain.addCold(node.coldRef, node.coldValues)
+      else chain.add(null, node.valueAddress, node.length)
     }
-    val moved = settled(Record.createList(
-      target, index != null, null, Record.keyAddress(record), Record.keyLength(record), chain,
-      Record.listDue(record)))
+    val moved = unmarked(Record.createList(
+      target, index != null, null, record.keyAddress, record.keyLength, chain, record.listDue))
     if (index != null) index.relocate(record, moved)
     moved
   }
 
-  private def settled(record: Long): Long = {
-    Record.settle(record)
+  private def unmarked(record: Record): Record = {
+    record.clearBatchMarks()
     record
   }
 }
 
-/** What the query's plan says of a family: whether anything, and where its rows tell their time. */
+/** A family in the query's plan: whether it is known there, and where its rows tell their time. */
 final case class PlannedFamily(isKnown: Boolean, time: Option[TimeColumn])
 
 object PlannedFamily {

@@ -2,8 +2,6 @@ package tailrace.store
 
 import org.apache.spark.sql.catalyst.expressions.XXH64
 
-import tailrace.layout.Record
-
 /**
  * Problem: a batch can run twice, and the two runs need not agree. Files of one run must never be
  * combined with those of another.
@@ -15,11 +13,6 @@ import tailrace.layout.Record
 object Lineage {
   /** The lineage of version 0: no state. */
   val Empty = 0L
-
-  /** The name under which Spark knows a version's lineage (checkpoint format version 2). */
-  def name(lineage: Long): String = f"$lineage%016x"
-
-  def parse(name: String): Long = java.lang.Long.parseUnsignedLong(name, 16)
 
   def next(before: Long, version: Long, changes: Changes, familyOf: Int => Family): Long = {
     var sum = 0L
@@ -34,19 +27,19 @@ object Lineage {
   private def digest(changes: Changes, index: Long, familyOf: Int => Family): Long = {
     val kind = changes.kind(index)
     val named = if (kind == Change.Remove) changes.replaced(index) else changes.record(index)
-    val key = hash(Record.keyAddress(named), Record.keyLength(named),
+    val key = hash(named.keyAddress, named.keyLength,
       (kind.toLong << 32) | changes.family(index))
     kind match {
       case Change.Remove => key
-      case Change.Put => hash(Record.valueAddress(named), Record.valueLength(named), key)
+      case Change.Put => hash(named.valueAddress, named.valueLength, key)
       case Change.Append =>
-        val node = Record.listLast(named)
+        val node = named.listLast
         // The number makes appends of one key count in their order.
-        hash(Record.nodeValue(node), Record.nodeLength(node), key + Record.listCount(named))
+        hash(node.valueAddress, node.length, key + named.listCount)
       case Change.PutList =>
-        Record.nodes(named).foldLeft(key) { (digest, node) =>
-          hash(Record.nodeValue(node), Record.nodeLength(node), digest)
-        }
+        var digest = key
+        named.nodes.foreach(node => digest = hash(node.valueAddress, node.length, digest))
+        digest
     }
   }
 

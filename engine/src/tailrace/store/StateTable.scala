@@ -1,6 +1,9 @@
 package tailrace.store
 
-import tailrace.cold.{ColdLog, ColdStorage, Leaves}
+import tailrace.cache.PrefetchManager
+import tailrace.cold.{ColdLog, ColdStorage, SpillMode}
+import tailrace.io.IoScheduler
+import tailrace.layout.Epoch
 import tailrace.memory.{AddressList, Arena, Budget}
 
 /**
@@ -8,34 +11,42 @@ import tailrace.memory.{AddressList, Arena, Budget}
  * that is running, and those of the last one, by which it can be taken back.
  *
  * A batch, step by step:
- *  1. `begin`: the last batch becomes final; the slots of what it replaced are free for use.
+ *  1. `begin`: the last batch becomes final; the slots of records that it replaced are free.
  *  2. Families record every change in `changes`.
  *  3. `apply`: the changes become the new version (applied), with its place in the lineage.
  *  or `rollback`: nothing has happened.
  *  4. `revert`, instead of 1: the last batch is taken back, because Spark runs it again.
  *
- * @param planOf by a family's name, what the query's plan says of it
- * @param cold   where state goes that does not fit into memory
+ * @param planOf the family of this name in the query's plan
+ * @param cold   where state is spilled to
+ * @param io     the threads that spill and clean, beside the batch
  *
- * Invariants: one thread at a time. No slot is freed while a batch runs, so rows handed out stay
- * readable until the task is over; none is freed that an unfinished [[Image]] shows.
+ * Invariants: one thread at a time. While a batch runs only slots of records are freed that it does
+ * not use (see [[SpillManager]]), so rows handed out stay readable until the task is over; none is
+ * freed that an unfinished [[FrozenVersion]] shows.
  */
 final class StateTable(
-    budget: Budget, planOf: String => PlannedFamily = _ => PlannedFamily.Unknown,
-    cold: ColdStorage = ColdStorage.default) {
+    budget: Budget, planOf: String => PlannedFamily, cold: ColdStorage, io: IoScheduler,
+    name: String) {
   import StateTable._
 
-  private val log = new ColdLog(cold)
+  private val log = new ColdLog(cold, io)
+  private val epoch = new Epoch
+  private val spill: SpillManager = new SpillManager(budget, cold, log, io, epoch, new Host)
 
-  private var arena = new Arena(budget)
+  /** Spilled records that are read before they are looked up. */
+  val prefetch: PrefetchManager = new PrefetchManager(log, io, budget, name)
+
+  private var arena = newArena()
   private var byName = Map.empty[String, Family]
   private val byId = new scala.collection.mutable.ArrayBuffer[Family] // null where one is gone
   private var current = new Changes(budget)
   private var spare: Changes = null // an emptied list: its memory serves the next batch
   private var familiesBefore = byName
   private var last: AppliedBatch = null
-  private var image: Image = null
-  private val waitingForImage = new scala.collection.mutable.ArrayBuffer[Changes]
+  private var frozen: FrozenVersion = null
+  // Batches that have become final while the frozen version still shows records they replaced.
+  private val waitingForFrozen = new scala.collection.mutable.ArrayBuffer[Changes]
   private var position = Position(0L, Lineage.Empty)
 
   def version: Long = position.version
@@ -74,7 +85,7 @@ final class StateTable(
 
   private[tailrace] def addFamily(id: Int, name: String, kind: FamilyKind): Family = {
     val family = new Family(
-      id, name, kind, budget, planOf(name), log, () => arena, cold)
+      id, name, kind, budget, planOf(name), spill, epoch, () => arena, cold, prefetch)
     byName += name -> family
     while (byId.length <= id) byId += null
     byId(id) = family
@@ -95,106 +106,97 @@ final class StateTable(
   // ---- the life of a batch
 
   def begin(): Unit = {
+    spill.restartClocks()
+    prefetch.restartClock()
+    endLastBatch()
+    relieveBudget()
+    if (mayCompact) compact()
+    spill.begin(arena.allocatedBytes - allocatedBefore)
+    allocatedBefore = arena.allocatedBytes
+    familiesBefore = byName
+  }
+
+  /** The last batch is final, its cursors are closed, and its records can be spilled. */
+  private def endLastBatch(): Unit = {
+    spill.dropStaleVictims()
     if (last != null) {
       retire(last.changes)
       last = null
     }
-    settleImage()
-    if (waitingForImage.isEmpty) forgetDroppedFamilies()
-    byName.valuesIterator.foreach(_.settle())
-    expect(arena.allocatedBytes - allocatedBefore)
-    if (mayCompact) compact()
-    val started = System.nanoTime()
-    makeRoom()
-    val left = System.nanoTime()
-    clean()
-    leaveNanos = left - started
-    cleanNanos = System.nanoTime() - left
-    allocatedBefore = arena.allocatedBytes
-    familiesBefore = byName
+    releaseFrozen()
+    if (waitingForFrozen.isEmpty) forgetDroppedFamilies()
+    byName.valuesIterator.foreach(_.betweenBatches())
+    epoch.advance()
   }
 
   // ---- more state than memory
 
   def coldLog: ColdLog = log
 
-  /** What the last `begin` took for state to leave memory, and for cleaning the log. */
-  var leaveNanos = 0L
-  var cleanNanos = 0L
+  /** The time that the running batch spent on spilling (of it, on waiting) and on cleaning the log. */
+  def spillNanos: Long = spill.spillNanos
 
-  /** What the last batch took, and the next is expected to take. */
-  private var need = 0L
+  def spillWaitNanos: Long = spill.waitNanos
+
+  def cleanNanos: Long = spill.cleanNanos
+
+  /** Records and lists that were spilled so far. */
+  def spilled: Long = spill.spilled
+
   private var allocatedBefore = 0L
+  private var starvationsSeen = 0L
 
-  private def expect(bytes: Long): Unit = {
-    budget.expect(bytes - need)
-    need = bytes
-  }
+  private def newArena(): Arena =
+    if (cold.mode == SpillMode.Never) new Arena(budget) else new Arena(budget, spill.makeRoomNow _)
 
-  /**
-   * If memory is short, a part of the state leaves it, so that a quarter of the arena, and more than
-   * the last batch took, is free for the next one. Nothing can be undone now. Lists go first: they
-   * are not read until their time.
-   */
-  def makeRoom(): Unit = cold.leaves match {
-    case Leaves.Always => leave(Long.MaxValue)
-    case Leaves.WhenTight if budget.isTight =>
-      awaitImage()
-      val unused = arena.reservedBytes - arena.liveBytes
-      leave(math.max(arena.reservedBytes * FreePart, need * Margin).toLong - unused)
-    case _ =>
-  }
+  /** While a checkpoint is loaded: sees to it that the state still fits into memory. */
+  private[tailrace] def makeRoom(): Unit = spill.loading()
 
-  /** What a snapshot that is being written shows cannot be freed. */
-  private def awaitImage(): Unit = if (image != null) {
-    image.await()
-    settleImage()
-  }
-
-  private def leave(bytes: Long): Unit = if (bytes > 0) {
-    var wanted = bytes
-    val freed = if (spare != null) spare else new Changes(budget)
-    spare = null
-    byName.values.toSeq.sortBy(family => (!family.kind.multiValue, family.id))
-      .foreach(family => wanted -= family.cold.leave(wanted, freed))
-    log.flush()
-    retire(freed)
-  }
-
-  /** Writes what lives in the emptiest segments once more, some megabytes of it. */
-  private def clean(): Unit = {
-    var turns = CleaningTurns
-    var segment = log.segmentToClean
-    while (turns > 0 && segment.isDefined) {
-      log.entriesOf(segment.get).foreach { case (ref, entry) =>
-        val family = familyOf(entry.family)
-        if (family != null) family.cold.keep(ref, entry)
-      }
-      log.flush()
-      turns -= 1
-      segment = log.segmentToClean
+  private final class Host extends SpillManager.Host {
+    override def name: String = StateTable.this.name
+    override def arena: Arena = StateTable.this.arena
+    override def families: Iterable[Family] = byName.values
+    override def familyOf(id: Int): Family = StateTable.this.familyOf(id)
+    override def reserved: Long = reservedBytes
+    override def slotBytes: Long = byName.valuesIterator.map(_.slotBytes).sum
+    override def newChanges(): Changes = new Changes(StateTable.bookkeeping)
+    override def keepsRecords: Boolean = {
+      releaseFrozen()
+      frozen != null && !frozen.isPastRecords
+    }
+    override def retire(freed: Changes): Unit = StateTable.this.retire(freed)
+    override def awaitFrozen(): Unit = if (frozen != null) {
+      frozen.awaitRecords()
+      releaseFrozen()
     }
   }
 
   /** The running batch's changes become the next version. */
   def apply(newLineage: Long): Unit = {
-    current.settle()
+    current.clearBatchMarks(epoch)
     last = AppliedBatch(position, familiesBefore, current)
     position = Position(position.version + 1, newLineage)
-    current = if (spare != null) spare else new Changes(budget)
+    current = takeSpare()
+  }
+
+  private def takeSpare(): Changes = {
+    val found = if (spare != null) spare else new Changes(budget)
     spare = null
+    found
   }
 
   def rollback(): Unit = {
+    spill.dropStaleVictims()
     current.undo(arena, familyOf)
     byName = familiesBefore
   }
 
   def revert(): Unit = {
     require(last != null, "there is no applied batch to take back")
-    // A picture of the version that is taken back would show records that are freed here.
-    if (image != null && image.version == position.version) image.cancelAndWait()
-    settleImage()
+    spill.dropStaleVictims()
+    // If the version that is taken back is frozen, it shows records that are freed here.
+    if (frozen != null && frozen.version == position.version) frozen.cancelAndWait()
+    releaseFrozen()
     last.changes.undo(arena, familyOf)
     last.changes.close()
     byName = last.families
@@ -202,28 +204,52 @@ final class StateTable(
     last = null
   }
 
-  // ---- pictures for snapshots
+  // ---- frozen versions, for snapshots
 
-  /** Freezes the applied version, unless an earlier picture is still being written. */
-  def freeze(): Option[Image] = {
-    settleImage()
-    if (image != null) return None
+  /**
+   * Freezes the applied version, unless an earlier one is still being written as a snapshot, or the
+   * addresses do not fit into memory.
+   *
+   * @param atBegin no batch has used anything yet: records can be spilled to make room
+   */
+  def freeze(atBegin: Boolean = false): Option[FrozenVersion] = {
+    releaseFrozen()
+    if (frozen != null) return None
+    if (atBegin && freezeBytes > budget.spare) makeRoomToFreeze()
     val parts = byName.values.toSeq.sortBy(_.id).map { family =>
-      val records = new AddressList(budget)
-      family.layout.copyTo(records)
-      Image.Part(family, records)
+      val layout = family.layout
+      FrozenVersion.Part(family, new AddressList(budget), spilled = layout.size - layout.resident)
     }
-    image = new Image(position.version, position.lineage, parts)
-    log.pin()
-    Some(image)
+    if (parts.forall(part => part.records.tryReserve(part.family.layout.resident))) {
+      parts.foreach(part => part.family.layout.copyTo(part.records))
+      log.pin()
+      frozen = new FrozenVersion(position.version, position.lineage, parts, log.freeze())
+      Some(frozen)
+    } else {
+      parts.foreach(_.records.close())
+      None
+    }
+  }
+
+  /** Whether a frozen version is still being written as a snapshot. */
+  def isFrozen: Boolean = {
+    releaseFrozen()
+    frozen != null
+  }
+
+  private def freezeBytes: Long = byName.valuesIterator.map(_.layout.resident * 8L).sum
+
+  private def makeRoomToFreeze(): Unit = {
+    spill.spillDownTo(budget.spare * 3 / 4)
+    compact()
   }
 
   // ---- replacing and ending
 
-  /** Empties the table; what is loaded into it next gets the given position. */
+  /** Empties the table; the load that comes next begins at this position. */
   def reset(to: Position): Unit = {
-    release()
-    arena = new Arena(budget)
+    release(await = false)
+    arena = newArena()
     byName = Map.empty
     byId.clear()
     current = new Changes(budget)
@@ -231,7 +257,7 @@ final class StateTable(
     position = to
   }
 
-  /** Where what was loaded from files has led: it cannot be undone, only loaded again. */
+  /** The position after a load, which cannot be undone, only repeated. */
   private[tailrace] def loadedTo(to: Position): Unit = {
     position = to
     allocatedBefore = arena.allocatedBytes // by the load, not by a batch
@@ -245,15 +271,24 @@ final class StateTable(
     family.giveUp()
   }
 
-  def close(): Unit = release()
+  private var isClosed = false
+  budget.storeOpened()
 
-  private def release(): Unit = {
-    if (image != null) {
-      image.cancelAndWait()
-      forgetImage()
+  def close(): Unit = {
+    release(await = true)
+    if (!isClosed) budget.storeClosed()
+    isClosed = true
+  }
+
+  private def release(await: Boolean): Unit = {
+    if (frozen != null) {
+      frozen.cancelAndWait()
+      closeFrozen()
     }
-    waitingForImage.foreach(_.close())
-    waitingForImage.clear()
+    prefetch.clear()
+    spill.clear(await)
+    waitingForFrozen.foreach(_.close())
+    waitingForFrozen.clear()
     current.close()
     if (last != null) {
       last.changes.close()
@@ -266,31 +301,31 @@ final class StateTable(
     allFamilies.foreach(_.close())
     byId.clear()
     arena.close()
-    log.clear()
-    expect(0L)
     allocatedBefore = 0L
   }
 
   private def retire(changes: Changes): Unit = {
-    settleImage()
-    if (image == null) freeAndReuse(changes) else waitingForImage += changes
+    releaseFrozen()
+    if (frozen == null || frozen.isPastRecords) freeAndReuse(changes)
+    else waitingForFrozen += changes
   }
 
-  private def forgetImage(): Unit = {
-    image.close()
-    image = null
+  private def closeFrozen(): Unit = {
+    frozen.close()
+    frozen = null
     log.unpin()
   }
 
-  private def settleImage(): Unit = if (image != null && image.isDone) {
-    forgetImage()
-    waitingForImage.foreach(freeAndReuse)
-    waitingForImage.clear()
+  /** Frees the records that were kept for a frozen version, once its writer has written them. */
+  private def releaseFrozen(): Unit = if (frozen != null && frozen.isPastRecords) {
+    if (frozen.isDone) closeFrozen()
+    waitingForFrozen.foreach(freeAndReuse)
+    waitingForFrozen.clear()
   }
 
   private def freeAndReuse(changes: Changes): Unit = {
     changes.freeReplaced(arena, familyOf)
-    if (spare == null) spare = changes else changes.close()
+    if (spare == null && changes.isBooked(budget)) spare = changes else changes.close()
   }
 
   private def forgetDroppedFamilies(): Unit = {
@@ -303,25 +338,64 @@ final class StateTable(
     }
   }
 
-  /** More than half of a large arena is unused, in slots of sizes that are not asked for. */
-  private def mayCompact: Boolean =
-    image == null && arena.reservedBytes > CompactionMinimum &&
-      arena.liveBytes * 2 < arena.reservedBytes
+  /**
+   * Free slots of an arena serve its own store only. If the budget is nearly used up, or
+   * another store does not get its share while this one has more than that, records are spilled until
+   * three quarters of the arena are free, which `compact` then gives back.
+   */
+  private def relieveBudget(): Unit = {
+    val starves = budget.starvations > starvationsSeen && reservedBytes > budget.share
+    starvationsSeen = budget.starvations
+    isRelieving = (budget.isShort || starves) && arena.reservedBytes > SmallArena
+    // The records that stay are copied: they have to fit twice.
+    if (isRelieving) spill.spillDownTo(math.min(arena.reservedBytes / 4, budget.spare * 3 / 4))
+  }
+
+  private var isRelieving = false
+
+  /**
+   * No batch runs, and another store needs memory: half of the share stays here. The last batch can no
+   * longer be taken back; it is loaded if it is asked for.
+   */
+  private[tailrace] def giveBack(): Unit =
+      if (cold.mode != SpillMode.Never && reservedBytes > budget.lendsAbove) {
+    endLastBatch()
+    spill.spillDownTo(budget.share / 2)
+    if (reservedBytes - arena.reservedBytes > budget.share / 2) spill.spillSlotsDownTo(budget.share / 4)
+    if (mayRelocate) compact()
+    arena.releaseEmptyChunks()
+  }
+
+  /**
+   * More than half of a large arena is unused, in slots of sizes that are not asked for; or of a
+   * smaller one, and the budget needs it. The records have to fit twice while they are copied.
+   */
+  private def mayCompact: Boolean = mayRelocate &&
+    arena.reservedBytes > (if (isRelieving) SmallArena else CompactionMinimum) &&
+    arena.liveBytes * 2 < arena.reservedBytes
+
+  private def mayRelocate: Boolean = frozen == null || frozen.isPastRecords
 
   private def compact(): Unit = {
-    val target = new Arena(budget)
-    byName.values.foreach(_.relocate(target))
-    arena.close()
-    arena = target
+    spill.beforeRelocation()
+    val target = newArena()
+    if (target.prepare(arena)) {
+      byName.values.foreach(_.relocate(target))
+      arena.close()
+      arena = target
+    }
   }
 }
 
 object StateTable {
   private val CompactionMinimum = 32L << 20
-  private val FreePart = 0.25
-  private val Margin = 1.5
-  /** Segments that are emptied between two batches at the most. */
-  private val CleaningTurns = 4
+  private val SmallArena = 1L << 20
+
+  /**
+   * For lists of spilled records, which are short and soon gone: they are not refused memory when
+   * it is to be freed.
+   */
+  private val bookkeeping = new Budget(Long.MaxValue)
 
   /** A version of the state, and which of the possible histories led to it. */
   final case class Position(version: Long, lineage: Long)

@@ -21,7 +21,7 @@ from tailrace.bench.events.keyed import KeyedOptions, PairedOptions
 from tailrace.bench.events.linear_road import LinearRoadOptions
 from tailrace.bench.events.nexmark import NexmarkOptions
 from tailrace.bench.events.readwrite import ReadWriteOptions
-from tailrace.bench.events.ysb import YsbOptions
+from tailrace.bench.events.ysb import YsbOptions, YsbRedisOptions
 
 __all__ = [
     "ClusterOptions",
@@ -33,6 +33,7 @@ __all__ = [
     "ReadWriteOptions",
     "Source",
     "YsbOptions",
+    "YsbRedisOptions",
     "batch",
     "changed",
     "parsed",

@@ -34,13 +34,13 @@ FILE_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 
 def option(default: Any, doc: str, least: float = 0, most: float = 2**62) -> Any:
-    """A field of an options class: its default, what it means, and its range."""
+    """A field of an options class: its default, its meaning and its range."""
     return dataclasses.field(default=default, metadata={"doc": doc, "least": least, "most": most})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EventOptions(ABC):
-    """What the streams of all workloads have in common. An object that exists is valid."""
+    """The options that the streams of all workloads share. An object that exists is valid."""
 
     TABLES: ClassVar[tuple[str, ...]] = ()
 
@@ -63,7 +63,7 @@ class EventOptions(ABC):
         for described in dataclasses.fields(self):
             value = getattr(self, described.name)
             least, most = described.metadata["least"], described.metadata["most"]
-            # A default of None is what makes None a value.
+            # None is a value only where it is the default.
             if value is None and described.default is None:
                 continue
             whole = "float" not in str(described.type)

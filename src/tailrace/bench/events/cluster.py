@@ -1,4 +1,4 @@
-"""Cluster monitoring: what happens to the tasks of a data centre.
+"""Cluster monitoring: events of the tasks of a data centre.
 
 Problem: the original input is a trace of some hundred gigabytes.
 Answer: rows with the trace's columns, drawn uniformly.

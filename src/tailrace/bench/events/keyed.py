@@ -1,8 +1,9 @@
 """Keys and values: the plainest stream, whose state has the size one asks for.
 
 Problem: in the published workloads rate, key space and state size depend on each other.
-Answer: (key, value), with keys uniform or by zipf's law over a space of any size.
-Invariant: there are at most `keys` different keys.
+Answer: (key, value), with keys uniform or by zipf's law over a space of any size, which may move on
+with the events: then each key comes for a while, and never again.
+Invariant: there are at most `keys` different keys at a time.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ class KeyedOptions(EventOptions):
     rate: int = option(100_000, "Events per second of event time.", least=1, most=1_000_000)
     keys: int = option(1_000_000, "Different keys.", least=1)
     values: int = option(1_000_000, "Different values.", least=1)
+    visits: int = option(0, "Events of a key before it is gone; 0: keys are never gone.")
     exponent: float = option(0.0, "Exponent of zipf's law for keys; 0 is uniform.", most=10)
 
     def columns(self, table: str, events: DataFrame) -> DataFrame:  # noqa: ARG002 - has one
         s = F.col("sequence")
+        key = zipf(s, self.seed, "key", self.keys, self.exponent)
+        if self.visits:
+            key = key + F.expr(f"sequence div {self.visits}")
         return events.select(
-            zipf(s, self.seed, "key", self.keys, self.exponent).alias("key"),
+            key.alias("key"),
             below(s, self.seed, "value", self.values).alias("value"),
             "time",
         )

@@ -25,7 +25,7 @@ FIRST_CATEGORY, CATEGORIES = 10, 5
 HOT_BLOCK = 100
 CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
 
-# What a row has beside its padding, with a number as 8 bytes: person, auction, bid.
+# The bytes of a row beside its padding, with a number as 8 bytes: person, auction, bid.
 _PERSON_FIELDS, _AUCTION_FIELDS, _BID_FIELDS = 50, 80, 40
 
 

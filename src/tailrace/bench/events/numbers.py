@@ -1,7 +1,7 @@
 """Random-looking values from an event's number.
 
 Problem: a generator with a state of its own can neither be split over tasks nor replayed.
-Answer: every value is a hash of the event's number, a seed and the name of what is drawn.
+Answer: every value is a hash of the event's number, a seed and the value's name.
 Invariant: equal arguments give equal values, in every batch, task and run.
 """
 
@@ -55,7 +55,7 @@ def zipf(number: Column, seed: int, what: str, bound: int, exponent: float) -> C
     else:
         power = 1 - exponent
         drawn = F.pow(u * F.lit(end**power - 1) + F.lit(1.0), F.lit(1 / power))
-    # Rounding of the power must not leave the range.
+    # Rounding of the power must not exceed the range.
     return F.least(F.floor(drawn) - 1, F.lit(bound - 1)).cast("long")
 
 

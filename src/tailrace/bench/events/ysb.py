@@ -64,5 +64,18 @@ class YsbOptions(EventOptions):
         return F.array(*[F.lit(choice) for choice in choices])[drawn.cast("int")]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class YsbRedisOptions(YsbOptions):
+    """The same events with more ads, and how a query reads the table `ad` from Redis."""
+
+    campaigns: int = option(10_000, "Campaigns.", least=1)
+    ad_exponent: float = option(
+        1.0, "Exponent of zipf's law for ad ids; 0 is uniform.", least=0, most=10
+    )
+    round_trip_ms: int = option(0, "How far away the server is.", most=10_000)
+    look_ahead: int = option(4, "Of how many Arrow batches the ads are read ahead.", most=1000)
+    cache_kib: int = option(4096, "What each Python worker may keep.", least=1, most=2**30)
+
+
 def _name(kind: str, number: Column) -> Column:
     return F.concat(F.lit(kind + "-"), number.cast("string"))

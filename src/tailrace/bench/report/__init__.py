@@ -1,15 +1,14 @@
-"""A result file as a page to show, PNGs to paste and a table for a README.
+"""A result file as a page to show and a table for a README.
 
-Problem: a JSON with every batch in it convinces no one.
-Answer: one HTML page that needs no network and no other file, the same charts as PNGs, and the
-table as Markdown.
-Invariant: every figure shown is in the result file, or follows from it by bench.statistics; what
-limits its meaning (an unstable ratio, an interrupted run, a simulated line) is shown beside it.
+Problem: a JSON with every batch in it is not read.
+Answer: one HTML page with its charts in it, which needs no network and no other file, and the table
+as Markdown.
+Invariant: every figure shown is in the result file, or follows from it by bench.statistics; a limit
+of its meaning (an unstable ratio, an interrupted run, a simulated line) is shown beside it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from tailrace.bench.stores import BenchError
 
 
 def write(files: Sequence[Path], folder: Path) -> list[Path]:
-    """Writes index.html, table.md and the PNGs into a folder; gives their paths."""
+    """Writes index.html and table.md into a folder; gives their paths."""
     results = [result.read(path) for path in files]
     if not any(run["stores"] for found in results for run in found["runs"]):
         raise BenchError(
@@ -38,22 +37,14 @@ def write(files: Sequence[Path], folder: Path) -> list[Path]:
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        written = []
-        images = charts.draw(results)
-        for name, content in images.items():
-            path = folder / f"{file_name(name)}.png"
-            path.write_bytes(content)
-            written.append(path)
         (folder / "table.md").write_text(text.markdown(results), encoding="utf-8")
-        (folder / "index.html").write_text(page.html(results, images), encoding="utf-8")
+        (folder / "index.html").write_text(
+            page.html(results, charts.draw(results)), encoding="utf-8"
+        )
     except OSError as error:
         raise BenchError(
             f"The report cannot be written to {folder}.",
             f"{error.strerror or error}.",
             "Name a folder that can be written with --out.",
         ) from None
-    return [folder / "index.html", folder / "table.md", *written]
-
-
-def file_name(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return [folder / "index.html", folder / "table.md"]

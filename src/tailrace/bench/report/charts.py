@@ -1,4 +1,4 @@
-"""The charts of a report, as PNGs.
+"""The charts of a report, as SVG.
 
 Problem: stores must be recognised at a glance over many charts, also by readers who do not see all
 colours.
@@ -29,13 +29,23 @@ COLOURS = {
     "tailrace": "#0072B2",
     "rocksdb": "#D55E00",
     "rocksdb-changelog": "#E69F00",
+    "rocksdb-format4": "#882255",
+    "rocksdb-changelog-format4": "#AA4499",
+    "rocksdb-counting": "#A34700",
+    "rocksdb-changelog-counting": "#B98A1C",
     "hdfs": "#CC79A7",
     "none": "#8C8C8C",
     "zstream": "#009E73",
     "async-checkpoint": "#56B4E9",
     "tailrace-sync": "#004C76",
+    "tailrace-no-prefetch": "#44AA99",
     "tailrace-local": "#F0E442",
+    "tailrace-before": "#7A7A7A",
 }
+MARKED = 24
+"""With more batches than this, marks on a line would cover it."""
+FINEST_SHARE = 1.5
+"""Percent: what a step of a cumulative line is at least, where there are many values."""
 PARTS = {
     "planning": ("planning", "#B7C9D6"),
     "wal": ("offset log", "#7FA6BF"),
@@ -56,7 +66,7 @@ def _read_amplification(batches: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _space_amplification(batches: Sequence[Mapping[str, Any]]) -> float:
-    """The largest size of the log over what lived in it then."""
+    """The largest ratio of the log's size to the bytes of its live records."""
     sizes = [row["custom_metrics"] for row in batches]
     return max(
         (each["tailraceColdLogBytes"] / each["tailraceColdBytes"]
@@ -85,14 +95,17 @@ _STYLE = {
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": "#E6E6E6",
+    "xtick.bottom": False,
+    "ytick.left": False,
     "xtick.color": "#555555",
     "ytick.color": "#555555",
     "legend.frameon": False,
-    "figure.dpi": 144,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tailrace",
 }
 
 
-def draw(results: Sequence[Result]) -> dict[str, bytes]:
+def draw(results: Sequence[Result]) -> dict[str, str]:
     """All charts, by name, in the order in which a page shows them."""
     present = list(runs(results))
     with mpl.rc_context(_STYLE):
@@ -117,28 +130,28 @@ def draw(results: Sequence[Result]) -> dict[str, bytes]:
     return drawn
 
 
-def charts_of(images: Mapping[str, bytes], number: int) -> list[str]:
+def charts_of(images: Mapping[str, str], number: int) -> list[str]:
     """The names of the three charts of the run with this number."""
     own = [name for name in images if ": " in name]
     return own[3 * number : 3 * number + 3]
 
 
-def time_per_batch(run: Run) -> bytes:
+def time_per_batch(run: Run) -> str:
     figure, axes = _figure(8.2, 3.2)
     for name in stores(run):
         batches = run["stores"][name]["batches"]
         millis = [1000 * row["seconds"] for row in batches]
         axes.plot(range(1, len(millis) + 1), millis, label=run["stores"][name]["title"],
-                  **_line(name))  # fmt: skip
+                  **_line(name, marker=len(millis) <= MARKED))  # fmt: skip
     axes.set_title(f"{label(run)}: time per batch")
     axes.set_xlabel("measured batch")
     axes.set_ylabel("milliseconds")
     axes.set_ylim(bottom=0)
     _legend(axes)
-    return _png(figure)
+    return _svg(figure)
 
 
-def distribution(run: Run) -> bytes:
+def distribution(run: Run) -> str:
     """The CDF: of events' latency in an open loop, of batches' time in a closed one."""
     figure, axes = _figure(8.2, 3.2)
     for name in stores(run):
@@ -163,10 +176,10 @@ def distribution(run: Run) -> bytes:
     axes.set_ylim(0, 101)
     axes.set_xlim(left=0)
     _legend(axes)
-    return _png(figure)
+    return _svg(figure)
 
 
-def breakdown(run: Run) -> bytes:
+def breakdown(run: Run) -> str:
     names = stores(run)[::-1]
     figure, axes = _figure(8.2, 1.3 + 0.42 * len(names))
     left = [0.0] * len(names)
@@ -183,10 +196,10 @@ def breakdown(run: Run) -> bytes:
     _title(figure, f"{label(run)}: where a batch's time goes")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=len(PARTS),
                   fontsize=8, columnspacing=1.2, handlelength=1.0)  # fmt: skip
-    return _png(figure)
+    return _svg(figure)
 
 
-def throughput(present: Sequence[Run]) -> bytes:
+def throughput(present: Sequence[Run]) -> str:
     names = [name for name in COLOURS if any(name in run["stores"] for run in present)]
     names.sort(key=lambda name: stores_order(name))
     figure, axes = _figure(max(8.2, min(16.0, 1.6 + 1.25 * len(present))), 3.6)
@@ -206,10 +219,10 @@ def throughput(present: Sequence[Run]) -> bytes:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_title("Throughput")
     _legend(axes)
-    return _png(figure)
+    return _svg(figure)
 
 
-def ratios(present: Sequence[Run]) -> bytes:
+def ratios(present: Sequence[Run]) -> str:
     """How many times as fast tailrace is as the better RocksDB setting, with the spread."""
     found = [(run, ratio) for run in present if (ratio := own_ratio(run, "better_rocksdb"))]
     figure, axes = _figure(8.2, 1.1 + 0.36 * len(found))
@@ -217,20 +230,27 @@ def ratios(present: Sequence[Run]) -> bytes:
         axes.plot([ratio["min"], ratio["max"]], [place, place], color="#7FB3D5", linewidth=5,
                   solid_capstyle="round", zorder=2)  # fmt: skip
         axes.plot([ratio["median"]], [place], "o", color=COLOURS[OWN], markersize=7, zorder=3)
-        axes.annotate(f"{ratio['median']:.2f}x" + ("" if ratio["stable"] else " (not stable)"),
-                      (max(ratio["max"], ratio["median"]), place), xytext=(9, 0),
+        axes.plot([ratio["p99"]], [place], "D", color="#D55E00", markersize=5, zorder=3)
+        axes.annotate(f"{ratio['median']:.2f}x, p99 {ratio['p99']:.2f}x"
+                      + ("" if ratio["stable"] else " (not stable)"),
+                      (_furthest(ratio), place), xytext=(9, 0),
                       textcoords="offset points", va="center", fontsize=8.5)  # fmt: skip
     axes.axvline(1, color="#555555", linewidth=1)
     axes.set_yticks(range(len(found)), [label(run) for run, _ in found])
     axes.set_ylim(len(found) - 0.4, -0.6)
-    axes.set_xlim(0, max(max(ratio["max"], ratio["median"]) for _, ratio in found) * 1.22)
+    axes.set_xlim(0, max(_furthest(ratio) for _, ratio in found) * 1.32)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel("times as fast as the better RocksDB setting (bar: range)")
-    _title(figure, "tailrace against the better of Spark's two RocksDB settings")
-    return _png(figure)
+    axes.set_xlabel("times as fast as the best RocksDB setting (round: median, bar: its range; "
+                    "square: p99)")  # fmt: skip
+    _title(figure, "tailrace against the best of Spark's RocksDB settings")
+    return _svg(figure)
 
 
-def growth(present: Sequence[Run]) -> bytes:
+def _furthest(ratio: Mapping[str, Any]) -> float:
+    return float(max(ratio["max"], ratio["median"], ratio["p99"]))
+
+
+def growth(present: Sequence[Run]) -> str:
     figure, axes = _figure(8.2, 3.6)
     sized = sorted((run for run in present if "state_rows" in run["parameters"]),
                    key=lambda run: run["parameters"]["state_rows"])  # fmt: skip
@@ -243,20 +263,20 @@ def growth(present: Sequence[Run]) -> bytes:
         axes.plot(sizes, [1000 * each["p50"] for each in found], label=points[0][1]["title"],
                   **_line(name))  # fmt: skip
         axes.fill_between(sizes, [1000 * each["min"] for each in found],
-                          [1000 * each["p95"] for each in found], color=COLOURS[name],
+                          [1000 * each["p99"] for each in found], color=COLOURS[name],
                           alpha=0.12, linewidth=0)  # fmt: skip
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("rows of state")
     axes.set_ylabel("milliseconds per batch")
-    axes.set_title("The same work per batch at growing state (median; shade: fastest to p95)")
+    axes.set_title("The same work per batch at growing state (median; shade: fastest to p99)")
     _legend(axes)
-    return _png(figure)
+    return _svg(figure)
 
 
-def sensitivity(present: Sequence[Run], parameter: str) -> bytes:
-    """Time and what it is paid with, over the values of a setting."""
+def sensitivity(present: Sequence[Run], parameter: str) -> str:
+    """Time and its price, an amplification, over the values of a setting."""
     title, what, amplification = SETTINGS[parameter]
     chosen = sorted((run for run in present if parameter in run["parameters"]),
                     key=lambda run: run["parameters"][parameter])  # fmt: skip
@@ -265,6 +285,9 @@ def sensitivity(present: Sequence[Run], parameter: str) -> bytes:
     found = [run["stores"][OWN] for run in chosen]
     millis = [1000 * each["summary"]["batch_seconds"]["p50"] for each in found]
     axes.plot(places, millis, label="time of a batch (median)", **_line(OWN))
+    slowest = [1000 * each["summary"]["batch_seconds"]["p99"] for each in found]
+    axes.plot(places, slowest, label="time of a batch (p99)", color=COLOURS[OWN], linewidth=1.2,
+              linestyle=(0, (2, 2)))  # fmt: skip
     axes.set_xticks(places, [f"{run['parameters'][parameter]:g}" for run in chosen])
     axes.set_ylim(bottom=0)
     axes.set_xlabel(title)
@@ -278,8 +301,8 @@ def sensitivity(present: Sequence[Run], parameter: str) -> bytes:
     other.grid(visible=False)
     lines = [*axes.get_lines(), *other.get_lines()]
     figure.legend(lines, [str(line.get_label()) for line in lines], loc="outside lower left",
-                  ncols=2, fontsize=8.5)  # fmt: skip
-    return _png(figure)
+                  ncols=3, fontsize=8.5)  # fmt: skip
+    return _svg(figure)
 
 
 def stores_order(name: str) -> int:
@@ -309,10 +332,12 @@ def _cumulative(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list
     ordered = sorted(pairs)
     total = sum(weight for _, weight in ordered)
     values, shares, reached = [ordered[0][0]], [0.0], 0.0
-    for value, weight in ordered:
+    for number, (value, weight) in enumerate(ordered):
         reached += weight
-        values.append(value)
-        shares.append(100 * reached / total)
+        # Of many points some are enough; the last is always there.
+        if 100 * reached / total - shares[-1] >= FINEST_SHARE or number == len(ordered) - 1:
+            values.append(value)
+            shares.append(100 * reached / total)
     return values, shares
 
 
@@ -337,7 +362,10 @@ def _workload_axis(axes: Axes, present: Sequence[Run]) -> None:
 
 def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
+    axes = figure.add_subplot()
+    for background in (figure.patch, axes.patch):
+        background.set_visible(False)
+    return figure, axes
 
 
 def _title(figure: Figure, text: str) -> None:
@@ -349,8 +377,8 @@ def _legend(axes: Axes) -> None:
     axes.legend(loc="center left", bbox_to_anchor=(1.03, 0.5), fontsize=8.5, borderaxespad=0)
 
 
-def _png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    # Without its date and version the same result gives the same bytes.
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+def _svg(figure: Figure) -> str:
+    buffer = io.StringIO()
+    # Without its date and version the same result gives the same text.
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()

@@ -1,24 +1,26 @@
 """The report's page: one HTML file with everything in it.
 
 Problem: a page is mailed, put on a web server or opened from a disk, and must look the same.
-Answer: styles and images are inside; there is no script and no address to load anything from.
+Answer: styles and drawings are inside; there is no script, and nothing to load from an address.
 Invariant: text from a result file is escaped.
 """
 
 from __future__ import annotations
 
-import base64
 import statistics
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 from tailrace.bench.report import charts
+from tailrace.bench.report.svg import Drawings
 from tailrace.bench.report.text import (
     OWN,
     REFERENCE_TITLES,
     Result,
     Run,
+    at_median,
+    at_p99,
     disturbed,
     headline,
     label,
@@ -27,7 +29,6 @@ from tailrace.bench.report.text import (
     seconds,
     size,
     stores,
-    times,
 )
 
 STYLE = """
@@ -55,7 +56,8 @@ tr.own td { font-weight: 600; background: #eef6fb; }
 tr.floor td { color: var(--soft); font-style: italic; }
 .dot { display: inline-block; width: 0.65rem; height: 0.65rem; border-radius: 50%;
   margin-right: 0.45rem; }
-img { max-width: min(100%, 58rem); height: auto; display: block; margin: 0.75rem 0; }
+svg.drawing { width: min(100%, 58rem); height: auto; display: block; margin: 0.75rem 0; }
+svg.drawing text { font-family: "DejaVu Sans", Verdana, system-ui, sans-serif; }
 .warn { background: #fff6e0; border-left: 4px solid #e69f00; padding: 0.6rem 0.9rem;
   margin: 0.75rem 0; }
 .note, dl { color: var(--soft); font-size: 0.88rem; }
@@ -64,27 +66,30 @@ dt { font-weight: 600; } dd { margin: 0; }
 """
 
 
-def html(results: Sequence[Result], images: Mapping[str, bytes]) -> str:
+def html(results: Sequence[Result], images: Mapping[str, str]) -> str:
     """The whole page."""
     present = list(runs(results))
+    drawings = Drawings()
+    drawn = {name: drawings.small(image, name) for name, image in images.items()}
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>tailrace bench</title><style>{STYLE}</style></head><body><main>",
+        f"<title>tailrace bench</title><style>{STYLE}{drawings.styles()}</style></head>",
+        "<body><main>",
         "<header><h1>tailrace bench</h1>",
         f'<p class="lead">{escape(_lead(results, present))}</p></header>',
         *_warnings(results, present),
         "<h2>Findings</h2>",
         _findings(present),
         *(
-            _image(name, images[name])
+            drawn[name]
             for name in ("ratios", "throughput", "growth", *charts.SETTINGS)
-            if name in images
+            if name in drawn
         ),
     ]
     for number, run in enumerate(present):
-        parts += _section(run, images, charts.charts_of(images, number))
+        parts += _section(run, drawn, charts.charts_of(drawn, number))
     parts += ["<h2>How this was measured</h2>", *map(_method, results), "</main></body></html>"]
     return "\n".join(parts) + "\n"
 
@@ -94,7 +99,7 @@ def _lead(results: Sequence[Result], present: Sequence[Run]) -> str:
     names = list(dict.fromkeys(name for run in present for name in stores(run)))
     return (
         f"{len(present)} workload{'s' if len(present) != 1 else ''} on {len(names)} state stores, "
-        f"interleaved in one JVM. tailrace {found['tailrace']} on Spark {found['spark']}, "
+        f"in turns. tailrace {found['tailrace']} on Spark {found['spark']}, "
         f"{results[0]['created'][:10]}."
     )
 
@@ -108,8 +113,8 @@ def _warnings(results: Sequence[Result], present: Sequence[Run]) -> list[str]:
             found.append(f"{label(run)}: the stores did not give the same results.")
     if any(len(_rivals(run)) == 1 for run in present):
         found.append(
-            "Only one of the two RocksDB settings was run in part of the workloads: the better one "
-            "there is that one."
+            "Only one RocksDB setting was run in part of the workloads: the best one there is that "
+            "one."
         )
     if other := disturbed(results):
         found.append(other)
@@ -137,7 +142,7 @@ def _findings(present: Sequence[Run]) -> str:
     return f'<ul class="findings">{items}</ul>'
 
 
-def _section(run: Run, images: Mapping[str, bytes], names: Sequence[str]) -> list[str]:
+def _section(run: Run, drawn: Mapping[str, str], names: Sequence[str]) -> list[str]:
     how = (
         f"open loop, {run['rate']:,} arrivals a second, a batch every {run['trigger_seconds']:g} s"
         if run["loop"] == "open"
@@ -158,7 +163,7 @@ def _section(run: Run, images: Mapping[str, bytes], names: Sequence[str]) -> lis
         _ratio_table(run),
         _line_table(run),
         _work_table(run),
-        *(_image(name, images[name]) for name in names),
+        *(drawn[name] for name in names),
     ]
 
 
@@ -192,7 +197,7 @@ def _store_table(run: Run) -> str:
             f"{found['rows_per_second']:,.0f}",
             f"{found['cpu_seconds_per_batch']:.2f}",
             f"{found['gc_millis']:,}",
-            f"{found['state_rows']:,}",
+            "not counted" if found["state_rows"] is None else f"{found['state_rows']:,}",
             size(found["memory"]["state_bytes"]),
             f"{found['checkpoint_files_per_batch']:.1f}",
             size(found["checkpoint_bytes_per_batch"]),
@@ -208,17 +213,19 @@ def _store_table(run: Run) -> str:
 def _ratio_table(run: Run) -> str:
     rows = []
     for reference, compared in run["ratios"].items():
-        against = run["stores"][compared["reference"]]["title"]
+        names = (compared["reference"], compared.get("reference_at_p99", compared["reference"]))
+        titles = dict.fromkeys(run["stores"][name]["title"] for name in names)
+        against = ", at p99 ".join(titles)
         for name, ratio in compared["stores"].items():
             if run["stores"][name]["floor"] or (reference != "better_rocksdb" and name != OWN):
                 continue
             cells = [
                 f"{REFERENCE_TITLES[reference]} ({against})",
                 ratio["of"],
-                times(ratio),
+                at_median(ratio),
                 f"{ratio['iqr'][0]:.2f}-{ratio['iqr'][1]:.2f}",
                 f"{ratio['p95']:.2f}x",
-                f"{ratio['p99']:.2f}x",
+                at_p99(ratio),
                 "yes" if ratio["stable"] else "no",
             ]
             body = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
@@ -234,13 +241,13 @@ def _ratio_table(run: Run) -> str:
         "median (range)",
         "quartiles",
         "at p95",
-        "at p99",
+        "at p99 (range)",
         "stable within 15 %",
     ]
     return _table(heads, rows)
 
 
-# What a store's own metrics say of its time, in ms: writing, reading and deleting, merging.
+# The metrics of a store's time, in ms: writing, reading and deleting, merging.
 _WORK = {
     "rocksdb": (
         ("rocksdbPutLatency", "rocksdbCommitFlushLatency"),
@@ -248,7 +255,7 @@ _WORK = {
         ("rocksdbTotalCompactionLatencyMs", "rocksdbCommitCompactLatency"),
     ),
     "tailrace": (
-        ("tailracePutTime", "tailraceLeaveTime"),
+        ("tailracePutTime", "tailraceSpillTime"),
         ("tailraceGetTime", "tailraceRemoveTime"),
         ("tailraceCleanTime",),
     ),
@@ -256,7 +263,7 @@ _WORK = {
 
 
 def _work_table(run: Run) -> str:
-    """FlowKV's breakdown of a store's time, as far as the stores tell."""
+    """FlowKV's breakdown of a store's time, as far as the stores measure it."""
     rows = []
     for name in stores(run):
         kinds = _WORK.get(name.partition("-")[0])
@@ -285,7 +292,7 @@ def _work_table(run: Run) -> str:
 
 
 def _line_table(run: Run) -> str:
-    """What each store sends over the simulated line, where there is one."""
+    """Each store's operations and bytes on the simulated line, where there is one."""
     rows = []
     for name in stores(run):
         line = run["stores"][name]["summary"].get("line_per_batch")
@@ -316,11 +323,6 @@ def _table(heads: Sequence[str], rows: Sequence[str]) -> str:
     )
 
 
-def _image(name: str, content: bytes) -> str:
-    data = base64.b64encode(content).decode("ascii")
-    return f'<img alt="{escape(name)}" src="data:image/png;base64,{data}">'
-
-
 def _method(result: Result) -> str:
     found, settings = result["environment"], result["settings"]
     gib = 2**30
@@ -330,17 +332,18 @@ def _method(result: Result) -> str:
         "versions": f"{found['java']}, Python {found['python']}, Spark {found['spark']}, tailrace "
         f"{found['tailrace']} (engine {found['engine']})",
         "session": f"{settings['cores']} task slots, {settings['partitions']} shuffle partitions, "
-        f"{settings['driver_memory']} heap; one JVM for all stores",
+        f"{settings['driver_memory']} heap; "
+        + ("a JVM for each side" if settings.get("engine_before") else "one JVM for all stores"),
         "order": settings["interleaving"],
         "batches": f"{settings['batches']} measured per store, in {settings['rounds']} rounds, "
         f"{settings['repeat']} repeat(s); {settings['warmup_batches_cut']} warm-up batches per "
         "store were run before and are in no figure",
         "time of a batch": "from the moment its rows were let through until the query asked for "
         "the next ones: planning, logs, processing, state, commit",
-        "ratio": "median of the reference over median of the store, by the time of batches, or by "
-        "the latency of events in an open loop (where a slow store has larger batches), with "
-        "the range over rounds (or repeats, if there are several); the better of RocksDB with "
-        "and without changelog checkpointing is the rival",
+        "ratio": "time of the reference over time of the store, at the median and at p99 (each "
+        "against the best reference there), by the time of batches, or by the latency of events in "
+        "an open loop (where a slow store has larger batches), with the range over rounds (or "
+        "repeats, if there are several); the best of the RocksDB settings is the rival",
         "floor": "a store that keeps nothing, in vanilla Spark; its results are wrong and never "
         "checked. tailrace also writes Spark's own logs faster, so it can go below it",
         "background": "what a store leaves to background threads may run into another store's "

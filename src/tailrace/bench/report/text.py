@@ -16,16 +16,28 @@ Result = Mapping[str, Any]
 Run = Mapping[str, Any]
 
 OWN = "tailrace"
-ORDER = ("rocksdb", "rocksdb-changelog", "hdfs", "zstream", "async-checkpoint", "tailrace",
-         "tailrace-sync", "tailrace-local", "none")  # fmt: skip
+ORDER = ("rocksdb", "rocksdb-changelog", "rocksdb-format4", "rocksdb-changelog-format4",
+         "rocksdb-counting", "rocksdb-changelog-counting", "hdfs", "zstream",
+         "async-checkpoint", "tailrace", "tailrace-before", "tailrace-sync",
+         "tailrace-no-prefetch", "tailrace-local", "none")  # fmt: skip
 NOT_FASTER = 1.1
 """Below this, tailrace is said not to be faster: it is within what a machine's noise can do."""
+SAME = 1.05
+"""Within this factor two times are called the same."""
 OTHER_WORK = 0.1
 """The share of the machine's cores above which other work is said to have disturbed a run."""
 REFERENCE_TITLES = {
-    "better_rocksdb": "the better RocksDB setting",
+    "better_rocksdb": "the best RocksDB setting",
     "best_of_spark": "the best of Spark's stores",
     "floor": "the floor",
+    "before": "the other checkout",
+}
+
+
+AGAINST = {
+    "better_rocksdb": "against the best RocksDB",
+    "best_of_spark": "against the best of Spark's",
+    "before": "against before",
 }
 
 
@@ -58,9 +70,19 @@ def size(value: float) -> str:
 
 
 def times(ratio: Mapping[str, Any]) -> str:
-    """`2.10x (1.95-2.30)`, with a mark if its parts disagree."""
+    """`2.10x (1.95-2.30), p99 1.90x (1.70-2.00)`, with a mark if its parts disagree."""
+    return f"{at_median(ratio)}, p99 {at_p99(ratio)}"
+
+
+def at_median(ratio: Mapping[str, Any]) -> str:
     mark = "" if ratio["stable"] else " !"
     return f"{ratio['median']:.2f}x ({ratio['min']:.2f}-{ratio['max']:.2f}){mark}"
+
+
+def at_p99(ratio: Mapping[str, Any]) -> str:
+    """The first results have no range here."""
+    between = f" ({ratio['p99_min']:.2f}-{ratio['p99_max']:.2f})" if "p99_min" in ratio else ""
+    return f"{ratio['p99']:.2f}x{between}"
 
 
 def own_ratio(run: Run, reference: str) -> Mapping[str, Any] | None:
@@ -74,7 +96,9 @@ def reference_title(run: Run, reference: str) -> str:
 
 
 def headline(run: Run) -> str:
-    """What a run shows, against the better RocksDB setting and the best of Spark's stores."""
+    """The result of a run, against the better RocksDB setting and the best of Spark's stores."""
+    if own_ratio(run, "before"):
+        return f"{label(run)}: {_since(run)}"
     ratio = own_ratio(run, "better_rocksdb")
     if ratio is None:
         fastest = min(
@@ -90,16 +114,38 @@ def headline(run: Run) -> str:
     low, high = sorted((ratio["min"], ratio["max"]) if faster else
                        (1 / ratio["min"], 1 / ratio["max"]))  # fmt: skip
     rival = reference_title(run, "better_rocksdb")
-    if factor < 1.05:
+    if factor < SAME:
         verdict = f"tailrace and {rival} take the same time within 5 %"
     else:
         verdict = f"tailrace is {factor:.2f} times as {'fast' if faster else 'slow'} as {rival}"
     parts = ratio["spread_of"]
     return (
-        f"{label(run)}: {verdict} (median {ratio['of']}; {low:.2f} to {high:.2f} over {parts})."
+        f"{label(run)}: {verdict} (median {ratio['of']}; {low:.2f} to {high:.2f} over {parts}; "
+        f"at p99 {at_p99(ratio)})."
         + ("" if ratio["stable"] else f" Not stable: the {parts} differ by more than 15 %.")
         + _best_of_spark(run)
     )
+
+
+def _since(run: Run) -> str:
+    """How much faster or slower than the other checkout, at the median and at p99."""
+    ratio = own_ratio(run, "before")
+    assert ratio is not None
+    typical = _verdict(ratio["median"], ratio["min"], ratio["max"])
+    slowest = _verdict(ratio["p99"], ratio["p99_min"], ratio["p99_max"])
+    parts = ratio["spread_of"]
+    return (
+        f"p50 {typical}, p99 {slowest} ({ratio['of']}, before / now: {times(ratio)}, over {parts})."
+        + ("" if ratio["stable"] else f" Not stable: the {parts} differ by more than 15 %.")
+    )
+
+
+def _verdict(ratio: float, low: float, high: float) -> str:
+    if 1 / SAME <= ratio <= SAME:
+        return f"as before within {SAME - 1:.0%}"
+    if low <= 1 <= high:
+        return "as before within the spread of the run"
+    return "faster than before" if ratio > 1 else "SLOWER THAN BEFORE"
 
 
 def _best_of_spark(run: Run) -> str:
@@ -128,7 +174,7 @@ def not_faster(present: Sequence[Run]) -> str:
 
 
 def conclusion(result: Result) -> str:
-    """What the terminal shows at the end of a run."""
+    """The text on the terminal at the end of a run."""
     lines = []
     for run in runs([result]):
         lines += ["", f"{label(run)}: {run['title']}"]
@@ -156,21 +202,22 @@ def conclusion(result: Result) -> str:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """The table for the README: median time of a batch, and who is faster by how much."""
+    """The table for the README: time of a batch at p50 and p99, and which is faster by how much."""
     present = list(runs(results))
     columns = [name for name in ORDER if any(name in run["stores"] for run in present)]
     titles = {name: run["stores"][name]["title"] for run in present for name in run["stores"]}
-    head = ["workload", *(titles[name] for name in columns), "against the better RocksDB"]
-    others = any(_more_than_rocksdb(run) for run in present)
-    if others:
-        head.append("against the best of Spark's")
+    against = [name for name in AGAINST if any(own_ratio(run, name) for run in present)]
+    if not any(_more_than_rocksdb(run) for run in present):
+        against = [name for name in against if name != "best_of_spark"]
+    head = ["workload", *(f"{titles[name]}: p50, p99" for name in columns),
+            *(AGAINST[name] for name in against)]  # fmt: skip
     lines = [" | ".join(head), " | ".join(["---", *["---:"] * (len(head) - 1)])]
     for run in present:
         cells = [label(run)]
         for name in columns:
-            store = run["stores"].get(name)
-            cells.append(seconds(store["summary"]["batch_seconds"]["p50"]) if store else "")
-        for reference in ("better_rocksdb", "best_of_spark")[: 1 + others]:
+            found = run["stores"].get(name, {}).get("summary", {}).get("batch_seconds")
+            cells.append(f"{seconds(found['p50'])}, {seconds(found['p99'])}" if found else "")
+        for reference in against:
             ratio = own_ratio(run, reference)
             cells.append(times(ratio) if ratio else "")
         lines.append(" | ".join(cells))
@@ -198,7 +245,7 @@ def disturbed(results: Sequence[Result]) -> str:
 
 
 def footnote(result: Result) -> str:
-    """What the figures are, and where they were measured."""
+    """The meaning of the figures, and where they were measured."""
     found, settings = result["environment"], result["settings"]
     remote = settings["remote"]
     sizes = {run["rows_per_batch"] for run in runs([result])}
@@ -207,13 +254,13 @@ def footnote(result: Result) -> str:
     if found["memory_bytes"]:
         where += f", {found['memory_bytes'] / 2**30:.0f} GiB"
     return (
-        "Median time of a batch; then how many times as fast tailrace is (in an open "
-        "loop, by the latency of events), with the range over "
+        "Time of a batch at the median and at p99; then how many times as fast tailrace is at "
+        "both (in an open loop, by the latency of events), with the range over "
         f"{'repeats' if settings['repeat'] > 1 else 'rounds'} (! where these differ by "
         f"more than 15 %). {rows}{settings['batches'] * settings['repeat']} batches per store, "
-        f"after {settings['warmup_batches_cut']} of warm-up, which are cut; all stores in turns in "
-        f"one JVM. {where}; {found['os']}; {found['java']}; Spark "
-        f"{found['spark']}; tailrace {found['tailrace']}."
+        f"after {settings['warmup_batches_cut']} of warm-up, which are cut; all stores in turns"
+        f"{'' if settings.get('engine_before') else ' in one JVM'}. {where}; {found['os']}; "
+        f"{found['java']}; Spark {found['spark']}; tailrace {found['tailrace']}."
         + (
             f" Checkpoint behind a simulated line: {remote['rtt_ms']:g} ms round trip, "
             f"{remote['bandwidth_mbit_per_second'] or 'unlimited'} Mbit/s."

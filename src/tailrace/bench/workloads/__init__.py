@@ -14,6 +14,7 @@ from tailrace.bench.workloads import (
     nexmark_keys,
     nexmark_sessions,
     nexmark_windows,
+    spilling,
     ysb,
 )
 from tailrace.bench.workloads.base import OutputMode, Pattern, QueryOptions, Workload
@@ -29,11 +30,13 @@ _MODULES = (
     ysb,
     keyed,
     evicting,
+    spilling,
 )
 _BY_NAME = {workload.name: workload for module in _MODULES for workload in module.WORKLOADS}
-_ORDER = (*_NEXMARK, "lr2", "lr4", "cm1", "cm2", "ysb", "readwrite", "update", "window-append",
-          "window-median", "sessions", "session-median", "dedup", "dedup-within",
-          "join")  # fmt: skip
+_ORDER = (*_NEXMARK, "lr2", "lr4", "cm1", "cm2", "ysb", "ysb-redis", "readwrite", "update",
+          "window-append", "window-median", "sessions", "session-median", "dedup",
+          "dedup-within", "join", "spill-update", "spill-windows", "spill-dedup",
+          "spill-sessions")  # fmt: skip
 
 WORKLOADS: dict[str, Workload] = {name: _BY_NAME[name] for name in _ORDER}
 
@@ -44,14 +47,16 @@ SUITES: dict[str, tuple[str, ...]] = {
     # MiSA, figures 9 to 14.
     "misa": ("lr2", "lr4", "cm1", "cm2"),
     # Keyed Prefetching, figure 6.
-    "prefetch": ("q13", "q18", "q19", "q20", "ysb"),
+    "prefetch": ("q13", "q18", "q19", "q20", "ysb", "ysb-redis"),
     # Stateful stream processing on SSDs, figure 2.
     "readwrite": ("readwrite",),
     # The same work per batch at the state sizes of GROWTH_KEYS.
     "growth": ("update",),
     "quick": ("update", "window-append"),
-    # A tenth of the state leaves with every batch.
+    # A tenth of the state is evicted with every batch.
     "evict": ("window-append", "sessions", "session-median", "dedup", "dedup-within", "join"),
+    # State two to three times as large as its memory.
+    "spill": ("update", "spill-update", "spill-windows", "spill-dedup", "spill-sessions"),
 }
 
 GROWTH_KEYS = (100_000, 1_000_000, 5_000_000, 10_000_000)

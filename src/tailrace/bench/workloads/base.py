@@ -1,10 +1,10 @@
-"""What a workload is.
+"""The definition of a workload.
 
 Problem: a runner, a test and a report all need to know the same about a query: its events, how it
-is built, how its output is to be read, and what it should have shown.
+is built, how its output is to be read, and the expected result.
 Answer: one frozen `Workload` per query.
 Invariant: `build` uses tables of its source only, so it runs on a stream and on a bounded table
-alike; `reference` gives what `build` shows in the end, in plain Python and without Spark's help.
+alike; `reference` gives the final result of `build`, in plain Python and without Spark's help.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OutputMode = Literal["append", "update", "complete"]
 
 
 class Pattern(str, Enum):
-    """How a query uses its state, in FlowKV's words, and two more for what it left out."""
+    """How a query uses its state, in FlowKV's words, and two patterns that FlowKV does not have."""
 
     READ_MODIFY_WRITE = "update"
     ALIGNED_APPEND = "aligned append"
@@ -36,7 +36,7 @@ class Pattern(str, Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryOptions:
-    """The sizes in a query, in whole seconds of event time. A query ignores what it has not."""
+    """The sizes in a query, in whole seconds of event time. A query uses some of them."""
 
     window: int = 10
     """Length of a window; how far apart rows of an interval join may be."""
@@ -74,7 +74,7 @@ def seconds(number: int) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A query, its events, and what it should show."""
+    """A query, its events, and its expected result."""
 
     name: str
     title: str

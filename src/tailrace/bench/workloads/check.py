@@ -1,10 +1,10 @@
-"""Runs a workload on a store and compares what it shows with the reference.
+"""Runs a workload on a store and compares its output with the reference.
 
 Problem: a fast store that answers wrongly is worth nothing, and an endless stream has no final
 result to compare.
 Answer: a bounded run. The events numbered from `events` on are a month later than the rest, so
 the batch that has the first of them moves the watermark past everything before, and the next
-batch closes it. The result of the run is then what the workload's output mode makes of it:
+batch closes it. The result of the run then depends on the workload's output mode:
 
 - append: all rows of all batches, without those whose time lies after the silence;
 - update: the last row of each key, from the batches before the silence;
@@ -50,7 +50,7 @@ class CheckError(TailraceError):
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """What a run showed, against what it should have."""
+    """The output of a run, against the expected one."""
 
     workload: str
     rows: int
@@ -86,7 +86,7 @@ def expected(
     options: EventOptions | None = None,
     query: QueryOptions | None = None,
 ) -> Counter[Row]:
-    """What the reference makes of the first `events` events."""
+    """The reference's result for the first `events` events."""
     recorded = Recorded(batch(spark, options or workload.events, events))
     return Counter(workload.reference(recorded, query or workload.query))
 
@@ -131,7 +131,7 @@ def _refuse(options: EventOptions, query: QueryOptions, events: int, batches: in
         raise OptionError(
             f"Events would come up to {options.disorder_seconds:g} s late.",
             f"The watermark's delay is {query.delay} s: which events are dropped then depends on "
-            "how they are cut into batches, and there is no one right result.",
+            "how they are cut into batches, and there is more than one right result.",
             "Choose a smaller disorder, a higher rate or a longer delay.",
         )
 

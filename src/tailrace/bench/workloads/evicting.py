@@ -1,9 +1,9 @@
-"""State that falls due all the time: sessions, deduplication, a join by a range of time.
+"""State that expires all the time: sessions, deduplication, a join by a range of time.
 
-Problem: what leaves a state costs a scan of all that stays, unless the store knows what is due;
+Problem: an eviction costs a scan of all rows that stay, unless the store knows which are due;
 each operator evicts in a way of its own.
 Answer: one query per operator, with about ten seconds of live state and a second of event time in a
-batch, so that a tenth of the state leaves with every batch.
+batch, so that a tenth of the state is evicted with every batch.
 Invariant: no result depends on where batches begin.
 """
 

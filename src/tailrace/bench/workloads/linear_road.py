@@ -1,6 +1,6 @@
 """Linear Road's queries as MiSA has them: LR2 and LR4.
 
-Problem: LR2 joins what a window holds with the reports that are new since its last slide, and
+Problem: LR2 joins the reports of a window with those that are new since its last slide, and
 Spark knows joins of rows, not of windows.
 Answer: both sides carry the end of their window (30 s long, or as long as a slide), and are joined
 on it. `window_time` keeps it an event time, so that the watermark clears the join's state; Spark

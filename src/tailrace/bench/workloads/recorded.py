@@ -1,9 +1,9 @@
 """Events in Python, for the references.
 
-Problem: a reference is only worth something if it shares no code with what it checks, yet it must
-see the same events.
-Answer: events come from Spark as plain tuples, and what a window or a session is, is said here
-again in plain Python.
+Problem: a reference has a value only if it shares no code with the query that it checks, yet it
+must see the same events.
+Answer: events come from Spark as plain tuples, and windows and sessions are defined here again in
+plain Python.
 Invariant: times are integers, in microseconds since 1970.
 """
 

@@ -1,31 +1,80 @@
 """The Yahoo Streaming Benchmark: views of each campaign.
 
 Problem: an event names an advertisement, and the count is wanted per campaign.
-Answer: a join with the bounded table of advertisements, then a windowed count in update mode.
-Invariant: every view is counted in exactly one window of one campaign.
+Answer: a join with the table of advertisements, then a windowed count in update mode. `ysb` has
+the table in Spark. `ysb-redis` has it in a Redis server, as in Keyed Prefetching, and the cache of
+a Python worker holds less than a tenth of it.
+Invariant: every view is counted in exactly one window of one campaign. Each query that is built
+has a table of its own, so that the caches of two queries share nothing.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tailrace.bench.events import Source, YsbOptions
+import tailrace
+from tailrace.bench import redis_server
+from tailrace.bench.events import Source, YsbOptions, YsbRedisOptions
+from tailrace.bench.far_redis import FarRedisSource
 from tailrace.bench.workloads.base import Pattern, QueryOptions, Workload, seconds
 from tailrace.bench.workloads.recorded import SECOND, Recorded, Row, window_starts
 
+_AT_ONCE = 10_000
+"""Advertisements that are sent to Redis together."""
+_tables = itertools.count()
+
 
 def _ysb(source: Source, query: QueryOptions) -> DataFrame:
+    return _counted(_views(source, query).join(source.static("ad"), "ad"), query)
+
+
+def _ysb_redis(source: Source, query: QueryOptions) -> DataFrame:
+    options = source.options
+    assert isinstance(options, YsbRedisOptions)
+    joined = tailrace.enrich(
+        _views(source, query),
+        "ad",
+        _in_redis(source.static("ad"), options.round_trip_ms),
+        "campaign string",
+        how="inner",
+        ttl=None,
+        cache_memory=f"{options.cache_kib}k",
+        look_ahead=options.look_ahead,
+    )
+    return _counted(joined, query)
+
+
+def _in_redis(ads: DataFrame, round_trip_ms: int) -> FarRedisSource:
+    """Puts the table of advertisements into this process's Redis server."""
+    server = redis_server.shared()
+    prefix = f"table-{next(_tables)}:"
+    rows = iter(ads.select("ad", "campaign").collect())
+    while part := list(itertools.islice(rows, _AT_ONCE)):
+        pipeline = server.client.pipeline(transaction=False)
+        for ad, campaign in part:
+            pipeline.hset(prefix + ad, "campaign", campaign)
+        pipeline.execute()
+    return FarRedisSource(server.url, key=prefix + "{ad}", round_trip_ms=round_trip_ms)
+
+
+def _views(source: Source, query: QueryOptions) -> DataFrame:
     return (
         source.table("event")
         .where(F.col("event_type") == "view")
         .select("ad", "time")
         .withWatermark("time", seconds(query.delay))
-        .join(source.static("ad"), "ad")
-        .groupBy(F.window("time", seconds(query.window)), "campaign")
+    )
+
+
+def _counted(views: DataFrame, query: QueryOptions) -> DataFrame:
+    return (
+        views.groupBy(F.window("time", seconds(query.window)), "campaign")
         .agg(F.count("*").alias("views"))
         .select("window.start", "window.end", "campaign", "views")
     )
@@ -51,4 +100,11 @@ YSB = Workload(
     reference=_expected_ysb,
     key=("start", "campaign"),
 )
-WORKLOADS = (YSB,)
+YSB_REDIS = replace(
+    YSB,
+    name="ysb-redis",
+    title="Yahoo Streaming Benchmark with the campaigns in a Redis server",
+    events=YsbRedisOptions(),
+    build=_ysb_redis,
+)
+WORKLOADS = (YSB, YSB_REDIS)

@@ -2,7 +2,8 @@ package tailrace.layout.adaptive
 
 import org.apache.spark.unsafe.Platform
 
-import tailrace.layout.{Away, Cursor, Layout, Record}
+import tailrace.layout.{ColdRecords, Cursor, Epoch, Layout, Migration, OrderedScans, Record}
+import tailrace.layout.RecordMover
 import tailrace.layout.hash.HashLayout
 import tailrace.layout.ordered.{OrderedLayout, SortWord}
 import tailrace.memory.{AddressList, Budget}
@@ -12,8 +13,9 @@ import tailrace.memory.{AddressList, Budget}
  * ever will be. The sorted layout serves every use; a hash table serves point access better.
  *
  * Answer (APSys '18, 4.3): start sorted and watch. After some thousand accesses by key without a
- * scan, move to a hash table, step by step between the batches (see [[Pace]]); until it is complete both are kept up to date and the sorted one answers. A scan that comes after all sorts
- * the entries again, and then they stay sorted: nobody's use changes back and forth for long.
+ * scan, move to a hash table, step by step between the batches (see [[Pace]]). Until it is complete
+ * both are kept up to date, and the sorted one answers. A scan that comes after all sorts the entries
+ * again, and then they stay sorted: a query does not change its use back and forth for long.
  *
  * Layouts hold addresses and no file names them, so a process that is killed in between has
  * nothing to mend: the next one starts sorted and watches again.
@@ -21,16 +23,21 @@ import tailrace.memory.{AddressList, Budget}
  * Invariant: `sorted` or `hashed`, whichever is said to be complete, has every record; one that is
  * not null has no record that was replaced or removed.
  */
-final class AdaptiveLayout(budget: Budget, word: SortWord, away: Away, pace: Pace) extends Layout {
+final class AdaptiveLayout(
+    budget: Budget, word: SortWord, cold: ColdRecords, epoch: Epoch, pace: Pace) extends Layout {
   import AdaptiveLayout._
 
   private var sorted = new OrderedLayout(budget, word)
   private var hashed: HashLayout = null
   private var phase: Phase = Watching
-  private var accesses = 0L // reads and removals: what is loaded is only put
+  private var accesses = 0L // reads and removals: a load only puts
   private var movedTo: Array[Byte] = null // the key up to which entries have moved
 
-  def current: Phase = phase
+  override def migration: Migration = phase match {
+    case Moving => Migration.UnderWay
+    case Hashed => Migration.Done
+    case _ => Migration.None
+  }
 
   private def complete: Layout = if (sorted != null) sorted else hashed
 
@@ -40,19 +47,25 @@ final class AdaptiveLayout(budget: Budget, word: SortWord, away: Away, pace: Pac
     (if (sorted == null) 0L else sorted.overheadBytes) +
       (if (hashed == null) 0L else hashed.overheadBytes)
 
-  override def get(base: AnyRef, offset: Long, length: Int): Long = {
+  override def get(base: AnyRef, offset: Long, length: Int): Record = {
     accesses += 1
     complete.get(base, offset, length)
   }
 
-  override def put(base: AnyRef, offset: Long, length: Int, record: Long): Long = {
-    if (sorted != null && hashed != null) hashed.put(base, offset, length, record)
+  override def put(base: AnyRef, offset: Long, length: Int, record: Record): Record = {
+    if (sorted != null && hashed != null) {
+      hashed.put(base, offset, length, record)
+      () // an `if` whose value is a record or nothing would make an object of the record
+    }
     complete.put(base, offset, length, record)
   }
 
-  override def remove(base: AnyRef, offset: Long, length: Int): Long = {
+  override def remove(base: AnyRef, offset: Long, length: Int): Record = {
     accesses += 1
-    if (sorted != null && hashed != null) hashed.remove(base, offset, length)
+    if (sorted != null && hashed != null) {
+      hashed.remove(base, offset, length)
+      () // as above
+    }
     complete.remove(base, offset, length)
   }
 
@@ -60,7 +73,7 @@ final class AdaptiveLayout(budget: Budget, word: SortWord, away: Away, pace: Pac
 
   override def copyTo(addresses: AddressList): Unit = complete.copyTo(addresses)
 
-  override def relocate(move: Long => Long): Unit =
+  override def relocate(move: RecordMover): Unit =
     if (sorted != null && hashed != null) {
       stopMoving() // `move` copies a record, so it must see each once
       sorted.relocate(move)
@@ -73,14 +86,13 @@ final class AdaptiveLayout(budget: Budget, word: SortWord, away: Away, pace: Pac
     if (hashed != null) hashed.close()
   }
 
-  /** For a scan in the order of the keys. */
-  def ordered: OrderedLayout = {
+  override def inOrder: OrderedScans = {
     if (sorted == null) {
       sorted = new OrderedLayout(budget, word)
       val cursor = hashed.cursor()
       var record = cursor.next()
-      while (record != 0L) {
-        sorted.put(null, Record.keyAddress(record), Record.keyLength(record), record)
+      while (record.exists) {
+        sorted.put(null, record.keyAddress, record.keyLength, record)
         record = cursor.next()
       }
     }
@@ -89,10 +101,9 @@ final class AdaptiveLayout(budget: Budget, word: SortWord, away: Away, pace: Pac
     sorted
   }
 
-  /** Between batches: goes on with what was chosen. */
-  def settle(): Unit = phase match {
+  override def betweenBatches(): Unit = phase match {
     case Watching if accesses >= pace.watched =>
-      hashed = new HashLayout(budget, away)
+      hashed = new HashLayout(budget, cold, epoch)
       hashed.reserve(sorted.size)
       phase = Moving
       move()
@@ -102,23 +113,23 @@ final class AdaptiveLayout(budget: Budget, word: SortWord, away: Away, pace: Pac
 
   private def move(): Unit = {
     val cursor = sorted.rangeCursor(movedTo, null)
-    var last = 0L
+    var last = Record.None
     var steps = 0
     var record = cursor.next()
-    while (record != 0L && steps < pace.step) {
-      hashed.put(null, Record.keyAddress(record), Record.keyLength(record), record)
+    while (record.exists && steps < pace.step) {
+      hashed.put(null, record.keyAddress, record.keyLength, record)
       last = record
       steps += 1
       record = cursor.next()
     }
-    if (record == 0L) {
+    if (record.isNone) {
       sorted.close()
       sorted = null
       movedTo = null
       phase = Hashed
     } else {
-      movedTo = new Array[Byte](Record.keyLength(last))
-      Platform.copyMemory(null, Record.keyAddress(last), movedTo,
+      movedTo = new Array[Byte](last.keyLength)
+      Platform.copyMemory(null, last.keyAddress, movedTo,
         Platform.BYTE_ARRAY_OFFSET.toLong, movedTo.length.toLong)
     }
   }

@@ -2,26 +2,28 @@ package tailrace.layout.hash
 
 import org.apache.spark.sql.catalyst.expressions.XXH64
 
-import tailrace.cold.ColdRef
-import tailrace.layout.{Away, Cursor, Layout}
+import tailrace.cold.{ColdSlots, RefVisitor}
+import tailrace.layout.{ColdRecords, Cursor, Epoch, Layout, Record, RecordMover, SlotVictims}
+import tailrace.layout.{SlotWord, Spillable, SweepVisitor, WordVisitor}
 import tailrace.memory.{AddressList, Budget}
 
 /**
  * Problem: point access to millions of keys, with no pause when the table grows.
  *
  * Answer: extendible hashing. The top bits of a key's hash choose a segment through the directory,
- * the low bits a slot in it. A full segment grows alone and, at a megabyte, splits in two; only the
- * directory, one reference per segment, is ever copied as a whole.
+ * those after them a slot in it. A full segment grows alone and, at 768 KiB or less where memory is
+ * little, splits in two; only the directory, one reference per segment, is ever copied as a whole.
  *
  * Invariants: no locks, one thread at a time; entries of a segment agree in their `segment.depth`
  * top hash bits, and 2^(depth - segment.depth) neighbouring entries of the directory name it.
  */
-final class HashLayout(budget: Budget, away: Away) extends Layout {
+final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
+  extends Layout with Spillable {
   private var depth = 0
-  private var directory = Array(new Segment(budget, 0, Segment.InitialCapacity, away))
+  private var directory = Array(newSegment(0, 0, Segment.InitialCapacity))
   private var entries = 0L
-  private var hand = 0 // where the next sweep begins
-  private var askedHash = 0L // of the last `get`; its segment remembers the slot
+  private val hand = new ClockHand
+  private var askedHash = 0 // of the last `get`; its segment remembers the slot
 
   override def size: Long = entries
 
@@ -31,59 +33,72 @@ final class HashLayout(budget: Budget, away: Away) extends Layout {
     total
   }
 
-  override def get(base: AnyRef, offset: Long, length: Int): Long = {
+  override def get(base: AnyRef, offset: Long, length: Int): Record = {
     askedHash = hashOf(base, offset, length)
-    directory(indexOf(askedHash)).find(askedHash, base, offset, length)
+    segmentOf(askedHash).find(askedHash, base, offset, length)
   }
 
   override def putAfterGet(
-      base: AnyRef, offset: Long, length: Int, found: Long, record: Long): Unit = {
+      base: AnyRef, offset: Long, length: Int, found: Record, record: Record): Unit = {
     val segment = directory(indexOf(askedHash))
-    if (found != 0L) {
+    if (found.exists) {
       segment.replaceFound(record)
     } else {
-      insert(segment, askedHash, base, offset, length, record)
+      insert(segment, askedHash, record)
       entries += 1
     }
   }
 
-  override def put(base: AnyRef, offset: Long, length: Int, record: Long): Long = {
+  override def put(base: AnyRef, offset: Long, length: Int, record: Record): Record = {
     val hash = hashOf(base, offset, length)
-    val segment = directory(indexOf(hash))
+    val segment = segmentOf(hash)
     val replaced = segment.find(hash, base, offset, length)
-    if (replaced != 0L) {
+    if (replaced.exists) {
       segment.replaceFound(record)
     } else {
-      insert(segment, hash, base, offset, length, record)
+      insert(segment, hash, record)
       entries += 1
     }
     replaced
   }
 
-  override def reserve(records: Long): Unit = if (entries == 0L) {
+  override def reserve(records: Long): Unit = if (entries == 0L && mayTake(records)) {
+    var wanted = 0
+    while ((records >> wanted) > Segment.comfortableSize(budget)) wanted += 1
+    val capacity = Segment.capacityFor((records >> wanted) + 1)
+    val made = new Array[Segment](1 << wanted)
+    try made.indices.foreach { index =>
+      made(index) = newSegment(wanted, (index.toLong << (32 - wanted)).toInt, capacity)
+    } catch {
+      case error: Throwable => // memory is at its end; the layout is as it was
+        made.filter(_ != null).foreach(_.release())
+        throw error
+    }
     close()
-    depth = 0
-    while ((records >> depth) > Segment.ComfortableSize) depth += 1
-    val capacity = Segment.capacityFor((records >> depth) + 1)
-    directory = Array.fill(1 << depth)(new Segment(budget, depth, capacity, away))
+    depth = wanted
+    directory = made
   }
 
-  override def add(base: AnyRef, offset: Long, length: Int, record: Long): Unit = {
+  /** A table that needs a large part of the store's memory grows step by step, and can be spilled. */
+  private def mayTake(records: Long): Boolean =
+    records * Segment.BytesAnEntry <= budget.share / HashLayout.ReservedPart
+
+  override def add(base: AnyRef, offset: Long, length: Int, record: Record): Unit = {
     val hash = hashOf(base, offset, length)
     val segment = directory(indexOf(hash))
     if (segment.isFull) {
       put(base, offset, length, record)
     } else {
-      segment.insertNew(hash, record)
+      segment.insertNew(hash, record.word)
       entries += 1
     }
   }
 
-  override def remove(base: AnyRef, offset: Long, length: Int): Long = {
+  override def remove(base: AnyRef, offset: Long, length: Int): Record = {
     val hash = hashOf(base, offset, length)
-    val segment = directory(indexOf(hash))
+    val segment = segmentOf(hash)
     val removed = segment.find(hash, base, offset, length)
-    if (removed != 0L) {
+    if (removed.exists) {
       segment.removeFound()
       entries -= 1
     }
@@ -92,22 +107,23 @@ final class HashLayout(budget: Budget, away: Away) extends Layout {
 
   /**
    * Copies one segment's addresses at a time and goes on with the segment that owns the first hash
-   * after it, so that growth and splits behind or before the cursor lose and repeat nothing.
+   * after it, so that growth and splits behind or before the cursor lose and repeat nothing. The
+   * records of the segment count as used: they are not spilled before they are shown.
    */
   override def cursor(): Cursor = new Cursor {
     private var nextIndex = 0L // position in the directory, scaled to `scale` bits
     private var scale = depth
-    private var records = Array.emptyLongArray
+    private var words = Array.emptyLongArray
     private var at = 0
-    private lazy val view = away.newView()
+    private lazy val view = cold.newView()
 
-    override def next(): Long = {
-      while (at == records.length) {
-        if (!loadSegment()) return 0L
+    override def next(): Record = {
+      while (at == words.length) {
+        if (!loadSegment()) return Record.None
       }
       at += 1
-      val word = records(at - 1)
-      if (ColdRef.isCold(word)) view(word) else word
+      val word = new SlotWord(words(at - 1))
+      if (word.isCold) view(word.ref) else word.record
     }
 
     private def loadSegment(): Boolean = {
@@ -117,77 +133,186 @@ final class HashLayout(budget: Budget, away: Away) extends Layout {
       }
       if (nextIndex >= directory.length) return false
       val segment = directory(nextIndex.toInt)
-      records = new Array[Long](segment.size)
-      at = 0
-      var filled = 0
-      segment.foreachSlot { slot =>
-        records(filled) = Segment.recordAt(slot)
-        filled += 1
+      val found = new scala.collection.mutable.ArrayBuilder.ofLong
+      segment.foreachWord { word =>
+        if (!word.isCold) epoch.touch(word.record)
+        found += word.raw
       }
+      segment.foreachInBase(word => found += word.raw)
+      words = found.result()
+      at = 0
       val span = 1L << (depth - segment.depth)
       nextIndex = (nextIndex / span + 1) * span
       true
     }
   }
 
-  override def copyTo(addresses: AddressList): Unit = foreachWord(addresses.add)
+  override def copyTo(addresses: AddressList): Unit =
+    foreachInMemory(word => if (word.isRecord) addresses.add(word.record.address))
 
-  override def relocate(move: Long => Long): Unit = foreachSegment(_.foreachSlot { slot =>
-    val word = Segment.recordAt(slot)
-    if (!ColdRef.isCold(word)) Segment.moveRecord(slot, move(word))
-  })
-
-  // ---- what leaves memory
-
-  /**
-   * Goes round the table, from where it stopped the last time, and puts what `leave` makes of each
-   * resident record in its place (itself: it stays), until `leave` has no wish left.
-   */
-  def sweep(wishes: () => Boolean)(leave: Long => Long): Unit = {
-    val segments = (0 until directory.length).iterator
-      .map(index => directory((hand + index) % directory.length)).toSeq.distinct
-    segments.takeWhile(_ => wishes()).foreach { segment =>
-      segment.foreachSlot { slot =>
-        val word = Segment.recordAt(slot)
-        if (!ColdRef.isCold(word) && wishes()) Segment.moveRecord(slot, leave(word))
-      }
-      hand += 1
+  override def relocate(move: RecordMover): Unit = foreachSegment { segment =>
+    var index = 0
+    while (index < segment.slots) {
+      val word = segment.wordAt(index)
+      if (word.isRecord) segment.setWord(index, move(word.record).word)
+      index += 1
     }
-    hand %= directory.length
   }
 
-  /** Every entry as it stands in its slot: an address, or a reference. */
-  def foreachWord(visit: Long => Unit): Unit =
-    foreachSegment(_.foreachSlot(slot => visit(Segment.recordAt(slot))))
+  // ---- spilled records
 
-  /** Whether the key's entry is this reference. */
-  def isAt(base: AnyRef, offset: Long, length: Int, ref: Long): Boolean =
-    slotOf(base, offset, length, ref) != 0L
+  /** Entries whose records are in memory. */
+  override def spillable: Option[Spillable] = Some(this)
 
-  /** Puts `word` in the place of `present`, the key's entry. */
-  def exchange(base: AnyRef, offset: Long, length: Int, present: Long, word: Long): Unit =
-    Segment.moveRecord(slotOf(base, offset, length, present), word)
-
-  private def slotOf(base: AnyRef, offset: Long, length: Int, word: Long): Long = {
-    val hash = hashOf(base, offset, length)
-    directory(indexOf(hash)).slotOf(hash, word)
+  override def resident: Long = {
+    var total = 0L
+    foreachSegment(segment => total += segment.resident)
+    total
   }
+
+  override def sweep(visit: SweepVisitor): Boolean = hand.sweep(visit)
+
+  /** Slots that the hand has passed so far. */
+  def sweptSlots: Long = hand.passed
+
+  /** The words that are in slots. */
+  def foreachInMemory(visit: WordVisitor): Unit = foreachSegment(_.foreachWord(visit))
+
+  override def foreachWord(visit: WordVisitor): Unit = foreachSegment { segment =>
+    segment.foreachWord(visit)
+    segment.foreachInBase(visit)
+  }
+
+  override def coldAt(hash: Int, visit: RefVisitor): Unit =
+    directory(indexOf(hash)).coldAt(hash, visit)
+
+  override def isAt(hash: Int, word: SlotWord): Boolean = {
+    val segment = directory(indexOf(hash))
+    segment.slotOf(hash, word) >= 0 || segment.isInBase(word)
+  }
+
+  override def exchange(hash: Int, present: SlotWord, word: SlotWord): Boolean = {
+    val segment = segmentOf(hash)
+    val slot = segment.slotOf(hash, present)
+    if (slot >= 0) {
+      segment.setWord(slot, word)
+      true
+    } else if (segment.isInBase(present)) {
+      segment.insertNew(hash, word) // the base has a reference that is given up now
+      true
+    } else {
+      false
+    }
+  }
+
+  // ---- slots that are spilled
+
+  override def slotsAt(hash: Int): ColdSlots = {
+    val slots = directory(indexOf(hash)).slotFile
+    if (slots != null && slots.mayHave(hash)) slots else null
+  }
+
+  override def slotBytes: Long = overheadBytes
+
+  override def pickSlots(few: Boolean): SlotVictims = {
+    val least = if (few) 1 else Segment.maximumCapacity(budget) / 8
+    var chosen: Segment = null
+    foreachSegment { segment =>
+      if (segment.coldSlots >= least && (chosen == null || segment.coldSlots > chosen.coldSlots)) {
+        chosen = segment
+      }
+    }
+    if (chosen != null && mustSplitFile(chosen)) {
+      val at = chosen.lowest
+      split(chosen, at)
+      chosen = directory(indexOf(at))
+    }
+    if (chosen == null) null else new SpilledSlots(chosen, cold)
+  }
+
+  /** One file is read and written at a time: it does not grow without bound. */
+  private def mustSplitFile(segment: Segment): Boolean = segment.slotFile != null &&
+    segment.slotFile.size / segment.slotFile.ownerCount + segment.coldSlots >
+      Segment.maximumCapacity(budget) && budget.spare > 2 * segment.bytes
 
   override def close(): Unit = foreachSegment(_.release())
 
-  private def insert(
-      segment: Segment, hash: Long, base: AnyRef, offset: Long, length: Int, record: Long): Unit = {
-    if (!segment.isFull) {
-      segment.insertAtPosition(hash, record)
-    } else {
-      if (segment.mustSplit) split(segment, hash) else segment.makeRoom()
-      val target = directory(indexOf(hash))
-      target.find(hash, base, offset, length)
-      insert(target, hash, base, offset, length, record)
+  /**
+   * A point of the hash space. Entries lie in the order of their hashes, so a table that has grown
+   * or split since the last sweep is gone on with where it was left.
+   */
+  private final class ClockHand {
+    private var at = 0L // a hash, as an unsigned number
+    var passed = 0L
+
+    def sweep(visit: SweepVisitor): Boolean = {
+      // The rest of the first segment, all others, the beginning of the first.
+      val first = segmentHere
+      val start = slotIn(first)
+      if (!walk(first, start, first.slots, visit)) return false
+      var segment = segmentHere
+      while (segment ne first) {
+        if (!walk(segment, 0, segment.slots, visit)) return false
+        segment = segmentHere
+      }
+      walk(first, 0, start, visit)
+    }
+
+    private def segmentHere: Segment = directory(indexOf(at.toInt))
+
+    private def walk(
+        segment: Segment, from: Int, until: Int, visit: SweepVisitor): Boolean = {
+      var slot = from
+      var goesOn = true
+      if (segment.resident == 0) slot = until
+      while (goesOn && slot < until) {
+        val word = segment.wordAt(slot)
+        if (word.isRecord) goesOn = visit(segment.hashAt(slot), word.record)
+        slot += 1
+      }
+      if (segment.resident > 0) passed += slot - from
+      val span = 1L << (32 - segment.depth)
+      at = (at / span * span + ((slot.toLong << 32) / segment.slots >>> segment.depth)) & 0xffffffffL
+      goesOn
+    }
+
+    /** The first slot that the hand has not passed. */
+    private def slotIn(segment: Segment): Int = {
+      val fraction = (at << segment.depth) & 0xffffffffL
+      ((fraction * segment.slots + 0xffffffffL) >>> 32).toInt
     }
   }
 
-  private def split(segment: Segment, hash: Long): Unit = {
+  /** After a `find` of this hash that found nothing. */
+  private def insert(segment: Segment, hash: Int, record: Record): Unit = {
+    if (!segment.isFull) {
+      segment.insertAtPosition(hash, record)
+    } else {
+      grow(segment, hash)
+      val target = directory(indexOf(hash))
+      target.seek(hash)
+      insert(target, hash, record)
+    }
+  }
+
+  private def grow(segment: Segment, hash: Int): Unit =
+    if (segment.mustSplit) split(segment, hash) else segment.makeRoom()
+
+  /**
+   * The segment that has this hash. A look-up may put an entry into it that it finds in its base, so
+   * there is room for one.
+   */
+  private def segmentOf(hash: Int): Segment = {
+    var segment = directory(indexOf(hash))
+    while (segment.slotFile != null && segment.isFull) {
+      grow(segment, hash)
+      segment = directory(indexOf(hash))
+    }
+    segment
+  }
+
+  private def split(segment: Segment, hash: Int): Unit = {
+    val (low, high) = segment.split()
     if (segment.depth == depth) {
       val doubled = new Array[Segment](directory.length * 2)
       var index = 0
@@ -198,7 +323,6 @@ final class HashLayout(budget: Budget, away: Away) extends Layout {
       directory = doubled
       depth += 1
     }
-    val (low, high) = segment.split()
     val span = 1 << (depth - segment.depth)
     val first = indexOf(hash) / span * span
     var index = 0
@@ -217,14 +341,27 @@ final class HashLayout(budget: Budget, away: Away) extends Layout {
     }
   }
 
-  // Two shifts: a shift by 64, at depth 0, would be none at all.
-  private def indexOf(hash: Long): Int = ((hash >>> 1) >>> (63 - depth)).toInt
+  private def newSegment(depth: Int, lowest: Int, capacity: Int): Segment =
+    new Segment(budget, depth, lowest, capacity, cold, epoch)
 
-  private def hashOf(base: AnyRef, offset: Long, length: Int): Long =
-    if ((length & 7) == 0) XXH64.hashUnsafeWords(base, offset, length, HashLayout.Seed)
-    else XXH64.hashUnsafeBytes(base, offset, length, HashLayout.Seed)
+  // Two shifts: a shift by 32, at depth 0, would be none at all.
+  private def indexOf(hash: Int): Int = (hash >>> 1) >>> (31 - depth)
+
+  override def hashOf(base: AnyRef, offset: Long, length: Int): Int =
+    HashLayout.hashOf(base, offset, length)
 }
 
 object HashLayout {
+  /** Of the store's share: a table that takes more is not made in its final size. */
+  private val ReservedPart = 8
   private val Seed = 0x7461696c72616365L
+
+  /** The hash of a key, by which its entry can be named together with its word. */
+  private def hashOf(base: AnyRef, offset: Long, length: Int): Int = {
+    val hash =
+      if ((length & 7) == 0) XXH64.hashUnsafeWords(base, offset, length, Seed)
+      else XXH64.hashUnsafeBytes(base, offset, length, Seed)
+    val top = (hash >>> 32).toInt
+    if (top == Segment.Empty) 1 else top
+  }
 }

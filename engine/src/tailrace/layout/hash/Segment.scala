@@ -2,183 +2,336 @@ package tailrace.layout.hash
 
 import org.apache.spark.unsafe.Platform
 
-import tailrace.cold.ColdRef
-import tailrace.layout.{Away, Record}
+import tailrace.cold.{ColdRef, ColdSlots, RefVisitor, SlotEntries}
+import tailrace.layout.{ColdRecords, Epoch, Record, SlotWord, WordVisitor}
 import tailrace.memory.Budget
 
 /**
- * One piece of the hash table: open addressing with linear probing over slots of 16 bytes.
+ * One piece of the hash table: open addressing with linear probing, 12 bytes a slot in two arrays.
  *
- * {{{ slot := hash(u64) record(u64; 0 is empty, 1 is a removed entry, or a ColdRef) }}}
+ * {{{
+ *   segment := hash(u32; 0 is empty)*  word(u64, see SlotWord)*
+ * }}}
  *
- * The whole hash is in the slot, so a segment grows or splits without touching a record.
- * `depth` top bits of the hash are the same for all entries; the directory finds the segment by
- * them. A record that has left memory is brought back by the look-up that has to compare its key.
+ * A probe walks over the hashes, sixteen to a cache line; the word is read where they agree, and
+ * the record's key decides. Hashes are in the slots, so a segment grows or splits without touching
+ * a record. The `depth` top bits are the same for all entries (the directory finds the segment by
+ * them); the bits after them, as a fraction of the capacity, give an entry's home. So entries are in
+ * the order of their hashes but for those that had to step aside, and capacities need not be powers of
+ * two: a segment grows by a quarter, from 0.68 to 0.85 of its slots in use.
+ *
+ * A removal moves the entries behind it back, so that no probe ever walks over removed ones.
+ *
+ * When slots were spilled (RFC 13), `base` is the file that has them. An entry is in the slots, or it
+ * is in the base and its reference is live: a look-up goes to the slots first, and an entry that is
+ * fetched from the base is in the slots from then on.
+ *
+ * @param lowest    the smallest hash that an entry of this segment can have
+ * @param overdraws whether the first slots are made in any case: larger ones are freed for them
  */
 private[hash] final class Segment(
-    budget: Budget, val depth: Int, initialCapacity: Int, away: Away) {
+    budget: Budget, val depth: Int, val lowest: Int, firstCapacity: Int, cold: ColdRecords,
+    epoch: Epoch, overdraws: Boolean = false) {
   import Segment._
 
-  private var base = allocate(initialCapacity)
-  private var mask = initialCapacity - 1
+  private var capacity = firstCapacity
+  private var hashes = allocate(firstCapacity, overdraws)
+  private var words = hashes + wordsOffset(firstCapacity)
   private var live = 0
-  private var occupied = 0 // live entries and removed ones: what a probe has to walk over
+  private var inMemory = 0
+  private var base: ColdSlots = null
 
   /** The slot that the last `find` stopped at: the entry's, or where it would go. */
-  private var position = 0L
+  private var position = 0
 
-  def size: Int = live
+  /** Entries whose record is in memory. */
+  def resident: Int = inMemory
 
-  def bytes: Long = (mask + 1L) * SlotSize
+  /** Slots in memory that have a reference. */
+  def coldSlots: Int = live - inMemory
 
-  def find(hash: Long, keyBase: AnyRef, keyOffset: Long, keyLength: Int): Long = {
-    var index = hash.toInt & mask
-    var reusable = 0L
+  /** The file with the slots that were spilled, or null. */
+  def slotFile: ColdSlots = base
+
+  /** The largest hash that an entry of this segment can have. */
+  def highest: Int = (lowest.toLong | 0xffffffffL >>> depth).toInt
+
+  def slots: Int = capacity
+
+  def bytes: Long = bytesOf(capacity) +
+    (if (base == null) 0L else base.memoryBytes / math.max(1, base.ownerCount))
+
+  def find(hash: Int, keyBase: AnyRef, keyOffset: Long, keyLength: Int): Record = {
+    var index = homeOf(hash)
     while (true) {
-      val slot = base + (index.toLong << 4)
-      val record = Platform.getLong(null, slot + 8)
-      if (record == Empty) {
-        position = if (reusable != 0L) reusable else slot
-        return 0L
-      } else if (record == Removed) {
-        if (reusable == 0L) reusable = slot
-      } else if (Platform.getLong(null, slot) == hash) {
-        val found = if (ColdRef.isCold(record)) bringBack(slot, record) else record
-        if (Record.keyEquals(found, keyBase, keyOffset, keyLength)) {
-          position = slot
-          return found
+      val found = Platform.getInt(null, hashes + (index.toLong << 2))
+      if (found == hash) {
+        val word = wordAt(index)
+        val record = if (word.isCold) fetch(index, word.ref) else word.record
+        if (record.keyEquals(keyBase, keyOffset, keyLength)) {
+          epoch.touch(record)
+          position = index
+          return record
         }
+      } else if (found == Empty) {
+        position = index
+        return if (base == null) Record.None else findInBase(hash, keyBase, keyOffset, keyLength)
       }
-      index = (index + 1) & mask
+      index += 1
+      if (index == capacity) index = 0
     }
-    0L
+    Record.None
   }
 
-  private def bringBack(slot: Long, ref: Long): Long = {
-    val record = away.bringBack(ref)
-    Platform.putLong(null, slot + 8, record)
+  /** There is room for it: see `HashLayout.segmentOf`. */
+  private def findInBase(hash: Int, keyBase: AnyRef, keyOffset: Long, keyLength: Int): Record = {
+    if (!base.mayHave(hash)) return Record.None
+    val record = cold.fetchFrom(base, hash, keyBase, keyOffset, keyLength)
+    if (record.exists) put(position, hash, record.word)
     record
   }
 
-  /** The slot that has this word, or 0. Nothing is brought back. */
-  def slotOf(hash: Long, word: Long): Long = {
-    var index = hash.toInt & mask
-    while (true) {
-      val slot = base + (index.toLong << 4)
-      val found = Platform.getLong(null, slot + 8)
-      if (found == word) return slot
-      if (found == Empty) return 0L
-      index = (index + 1) & mask
+  /** Makes the next insertion of this hash, whose key is in no slot, one that needs no `find`. */
+  def seek(hash: Int): Unit = position = emptySlotFor(hash)
+
+  private def emptySlotFor(hash: Int): Int = {
+    var index = homeOf(hash)
+    while (hashAt(index) != Empty) {
+      index += 1
+      if (index == capacity) index = 0
     }
-    0L
+    index
+  }
+
+  private def fetch(index: Int, ref: ColdRef): Record = {
+    val record = cold.fetch(ref)
+    putWord(index, record.word)
+    inMemory += 1
+    record
+  }
+
+  /** The slot that has this word, or -1. Nothing is fetched, and nothing counts as used. */
+  def slotOf(hash: Int, word: SlotWord): Int = {
+    var index = homeOf(hash)
+    while (true) {
+      val found = Platform.getInt(null, hashes + (index.toLong << 2))
+      if (found == hash && wordAt(index) == word) return index
+      if (found == Empty) return -1
+      index += 1
+      if (index == capacity) index = 0
+    }
+    -1
+  }
+
+  /** The references among the entries with this hash. Nothing is fetched. */
+  def coldAt(hash: Int, visit: RefVisitor): Unit = if (inMemory < live) {
+    var index = homeOf(hash)
+    var found = hashAt(index)
+    while (found != Empty) {
+      if (found == hash && wordAt(index).isCold) visit(wordAt(index).ref)
+      index += 1
+      if (index == capacity) index = 0
+      found = hashAt(index)
+    }
+  }
+
+  def hashAt(index: Int): Int = Platform.getInt(null, hashes + (index.toLong << 2))
+
+  def wordAt(index: Int): SlotWord =
+    new SlotWord(Platform.getLong(null, words + (index.toLong << 3)))
+
+  private def putWord(index: Int, word: SlotWord): Unit =
+    Platform.putLong(null, words + (index.toLong << 3), word.raw)
+
+  /** Whether the base has this entry. */
+  def isInBase(word: SlotWord): Boolean = base != null && word.isCold && cold.isLive(word.ref)
+
+  /** The same entry under another word. */
+  def setWord(index: Int, word: SlotWord): Unit = {
+    if (wordAt(index).isCold) inMemory += 1
+    if (word.isCold) inMemory -= 1
+    putWord(index, word)
   }
 
   /** After a `find` that found the entry. */
-  def replaceFound(record: Long): Unit = Platform.putLong(null, position + 8, record)
+  def replaceFound(record: Record): Unit = putWord(position, record.word)
 
   /** After a `find` that did not find the entry. */
-  def insertAtPosition(hash: Long, record: Long): Unit = {
-    if (Platform.getLong(null, position + 8) == Empty) occupied += 1
-    Platform.putLong(null, position, hash)
-    Platform.putLong(null, position + 8, record)
-    live += 1
-  }
+  def insertAtPosition(hash: Int, record: Record): Unit = put(position, hash, record.word)
 
   /** After a `find` that found the entry. */
   def removeFound(): Unit = {
-    // A removed entry before an empty slot stops no probe: it can be empty at once.
-    val following = base + ((((position - base) >> 4).toInt + 1) & mask).toLong * SlotSize
-    if (Platform.getLong(null, following + 8) == Empty) {
-      Platform.putLong(null, position + 8, Empty)
-      occupied -= 1
-    } else {
-      Platform.putLong(null, position + 8, Removed)
-    }
     live -= 1
+    inMemory -= 1
+    var gap = position
+    var index = gap
+    while (true) {
+      index += 1
+      if (index == capacity) index = 0
+      val hash = hashAt(index)
+      if (hash == Empty) {
+        Platform.putInt(null, hashes + (gap.toLong << 2), Empty)
+        putWord(gap, SlotWord.Empty)
+        return
+      }
+      // An entry may go back as far as its home, counted round the end of the segment.
+      val home = homeOf(hash)
+      val fromHome = if (index >= home) index - home else index - home + capacity
+      val fromGap = if (index >= gap) index - gap else index - gap + capacity
+      if (fromHome >= fromGap) {
+        Platform.putInt(null, hashes + (gap.toLong << 2), hash)
+        putWord(gap, wordAt(index))
+        gap = index
+      }
+    }
   }
 
   /** Whether one more entry needs room to be made first. */
-  def isFull: Boolean = (occupied + 1) * 4L > (mask + 1L) * 3L
+  def isFull: Boolean = (live + 1) * 20L > capacity * 17L
 
-  /** Whether making room means to split: twice the live entries would be too large a segment. */
-  def mustSplit: Boolean = live * 2L + 2 > MaximumCapacity
+  /** Whether making room means to split. */
+  def mustSplit: Boolean = capacity * 5L / 4 > maximumCapacity(budget)
 
-  /** Makes room in place: drops removed entries, doubles if more than half is live. */
+  /** Makes room in place. */
   def makeRoom(): Unit = {
-    val capacity = capacityFor(live * 4L / 3 + 1)
-    val entries = snapshotSlots()
-    val larger = allocate(capacity)
-    release()
-    base = larger
-    mask = capacity - 1
-    occupied = 0
+    val (hashesBefore, wordsBefore, before) = (hashes, words, capacity)
+    val larger = math.max(capacity + 4, capacity + capacity / 4)
+    hashes = allocate(larger, overdrawing = false)
+    words = hashes + wordsOffset(larger)
+    capacity = larger
     live = 0
+    inMemory = 0
     var index = 0
-    while (index < entries.length) {
-      insertNew(entries(index), entries(index + 1))
-      index += 2
+    while (index < before) {
+      val word = new SlotWord(Platform.getLong(null, wordsBefore + (index.toLong << 3)))
+      if (!word.isEmpty) insertNew(Platform.getInt(null, hashesBefore + (index.toLong << 2)), word)
+      index += 1
     }
+    Platform.freeMemory(hashesBefore)
+    budget.release(bytesOf(before))
   }
 
   /** Two segments of one depth more: entries whose next hash bit is 0, and those with 1. */
   def split(): (Segment, Segment) = {
-    val capacity = mask + 1
-    val low = new Segment(budget, depth + 1, capacity, away)
-    val high = new Segment(budget, depth + 1, capacity, away)
-    val entries = snapshotSlots()
-    var index = 0
-    while (index < entries.length) {
-      val hash = entries(index)
-      val target = if (((hash << depth) >>> 63) == 0L) low else high
-      target.insertNew(hash, entries(index + 1))
-      index += 2
+    val half = capacityFor(live / 2 + 1)
+    var low, high: Segment = null
+    try {
+      low = new Segment(budget, depth + 1, lowest, half, cold, epoch)
+      high = new Segment(budget, depth + 1, lowest | 1 << (31 - depth), half, cold, epoch)
+      splitInto(low, high)
+    } catch {
+      case error: Throwable => // memory is at its end; this segment is as it was
+        Seq(low, high).filter(_ != null).foreach(_.release())
+        throw error
     }
+    if (base != null) Seq(low, high).foreach(_.base = base.share())
     release()
     (low, high)
   }
 
-  def foreachSlot(visit: Long => Unit): Unit = {
-    var index = 0L
-    while (index <= mask) {
-      val slot = base + (index << 4)
-      if ((Platform.getLong(null, slot + 8) & ~Removed) != Empty) visit(slot)
+  private def splitInto(low: Segment, high: Segment): Unit = {
+    var index = 0
+    while (index < capacity) {
+      val word = wordAt(index)
+      if (!word.isEmpty) {
+        val hash = hashAt(index)
+        val target = if ((hash << depth) >= 0) low else high
+        if (target.isFull) target.makeRoom()
+        target.insertNew(hash, word)
+      }
       index += 1
     }
   }
 
-  def release(): Unit = if (base != 0L) {
-    Platform.freeMemory(base)
-    budget.release(bytes)
-    base = 0L
+  /** The words in memory. */
+  def foreachWord(visit: WordVisitor): Unit = {
+    var index = 0
+    while (index < capacity) {
+      val word = wordAt(index)
+      if (!word.isEmpty) visit(word)
+      index += 1
+    }
+  }
+
+  /** The words in the base. */
+  def foreachInBase(visit: WordVisitor): Unit = if (base != null) {
+    base.foreach(lowest, highest)((_, ref) => if (cold.isLive(ref)) visit(SlotWord.of(ref)))
+  }
+
+  // ---- slots that are spilled
+
+  def isReleased: Boolean = hashes == 0L
+
+  /** The references in memory. */
+  def copyCold(entries: SlotEntries): Unit = {
+    var index = 0
+    while (index < capacity) {
+      val word = wordAt(index)
+      if (word.isCold) entries.add(hashAt(index), word.ref)
+      index += 1
+    }
+  }
+
+  /**
+   * The file has these entries, which need no slots any more unless they have changed. Null: no entry
+   * is left that was written.
+   */
+  def replaceBase(written: SlotEntries, slots: ColdSlots): Unit = {
+    def stays(index: Int): Boolean = {
+      val word = wordAt(index)
+      !word.isEmpty && !(word.isCold && written.contains(hashAt(index), word.ref))
+    }
+    var kept = 0
+    var index = 0
+    while (index < capacity) {
+      if (stays(index)) kept += 1
+      index += 1
+    }
+    val smaller = new Segment(
+      budget, depth, lowest, capacityFor(kept.toLong + 1), cold, epoch, overdraws = true)
+    index = 0
+    while (index < capacity) {
+      if (stays(index)) smaller.insertNew(hashAt(index), wordAt(index))
+      index += 1
+    }
+    if (slots != null) budget.overdraw(slots.memoryBytes)
+    release()
+    hashes = smaller.hashes
+    words = smaller.words
+    capacity = smaller.capacity
+    live = smaller.live
+    inMemory = smaller.inMemory
+    base = slots
+  }
+
+  def release(): Unit = if (hashes != 0L) {
+    Platform.freeMemory(hashes)
+    budget.release(bytesOf(capacity))
+    hashes = 0L
+    words = 0L
+    if (base != null) {
+      val held = base
+      base = null
+      if (held.release()) budget.release(held.memoryBytes)
+    }
   }
 
   /** Inserts a key that is certainly not there, where there is room. */
-  def insertNew(hash: Long, record: Long): Unit = {
-    var index = hash.toInt & mask
-    while (Platform.getLong(null, base + (index.toLong << 4) + 8) != Empty) {
-      index = (index + 1) & mask
-    }
-    val slot = base + (index.toLong << 4)
-    Platform.putLong(null, slot, hash)
-    Platform.putLong(null, slot + 8, record)
+  def insertNew(hash: Int, word: SlotWord): Unit = put(emptySlotFor(hash), hash, word)
+
+  /** Where entries of this hash would be if no other was in their way. */
+  def homeOf(hash: Int): Int = ((((hash << depth) & 0xffffffffL) * capacity) >>> 32).toInt
+
+  private def put(index: Int, hash: Int, word: SlotWord): Unit = {
+    Platform.putInt(null, hashes + (index.toLong << 2), hash)
+    putWord(index, word)
     live += 1
-    occupied += 1
+    if (!word.isCold) inMemory += 1
   }
 
-  private def snapshotSlots(): Array[Long] = {
-    val entries = new Array[Long](live * 2)
-    var filled = 0
-    foreachSlot { slot =>
-      entries(filled) = Platform.getLong(null, slot)
-      entries(filled + 1) = Platform.getLong(null, slot + 8)
-      filled += 2
-    }
-    entries
-  }
-
-  private def allocate(capacity: Int): Long = {
-    val size = capacity * SlotSize
-    budget.reserve(size)
+  private def allocate(slots: Int, overdrawing: Boolean): Long = {
+    val size = bytesOf(slots)
+    if (overdrawing) budget.overdraw(size) else budget.reserve(size)
     val address = Platform.allocateMemory(size)
     Platform.setMemory(address, 0.toByte, size)
     address
@@ -186,23 +339,25 @@ private[hash] final class Segment(
 }
 
 private[hash] object Segment {
-  private val Empty = 0L
-  private val Removed = 1L
-  private val SlotSize = 16L
-  /** A megabyte of slots: what one split costs is bounded, whatever the table's size. */
+  val Empty = 0
+  /** The cost of one split is bounded, whatever the table's size. */
   private val MaximumCapacity = 1 << 16
+  private val LeastMaximum = 1 << 10
+  /** Of the store's share: a split, and the slots that one file takes, are small beside it. */
+  private val SharePart = 64
+
+  def maximumCapacity(budget: Budget): Int =
+    math.max(LeastMaximum.toLong, math.min(MaximumCapacity.toLong, budget.share / SharePart / 12)).toInt
   val InitialCapacity = 16
+  /** Of slots, between seven tenths and 0.85 in use. */
+  val BytesAnEntry = 16L
   /** Entries with which a segment of the largest size still has room for growth. */
-  val ComfortableSize: Long = MaximumCapacity / 2
+  def comfortableSize(budget: Budget): Long = maximumCapacity(budget) * 7L / 10
 
-  /** The smallest capacity that holds this many entries at two thirds at the most. */
-  def capacityFor(entries: Long): Int = {
-    var capacity = InitialCapacity
-    while (capacity * 2L < entries * 3L) capacity <<= 1
-    capacity
-  }
+  /** The capacity that holds this many entries at seven tenths. */
+  def capacityFor(entries: Long): Int = math.max(InitialCapacity.toLong, entries * 10 / 7 + 1).toInt
 
-  def recordAt(slot: Long): Long = Platform.getLong(null, slot + 8)
+  private def wordsOffset(slots: Int): Long = ((slots + 1L) & ~1L) << 2
 
-  def moveRecord(slot: Long, record: Long): Unit = Platform.putLong(null, slot + 8, record)
+  private def bytesOf(slots: Int): Long = wordsOffset(slots) + (slots.toLong << 3)
 }

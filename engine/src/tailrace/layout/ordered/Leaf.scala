@@ -2,11 +2,12 @@ package tailrace.layout.ordered
 
 import org.apache.spark.unsafe.Platform
 
+import tailrace.layout.Record
 import tailrace.memory.Budget
 
 /**
  * A sorted run of up to `Leaf.Capacity` entries.
- * {{{ entry := sort word(u64) record(u64) }}}
+ * {{{ entry := sort word(u64) record(address, u64) }}}
  */
 private[ordered] final class Leaf(budget: Budget) {
   budget.reserve(Leaf.Bytes)
@@ -19,16 +20,17 @@ private[ordered] final class Leaf(budget: Budget) {
 
   def word(index: Int): Long = Platform.getLong(null, base + (index.toLong << 4))
 
-  def record(index: Int): Long = Platform.getLong(null, base + (index.toLong << 4) + 8)
+  def record(index: Int): Record =
+    new Record(Platform.getLong(null, base + (index.toLong << 4) + 8))
 
-  def setRecord(index: Int, record: Long): Unit =
-    Platform.putLong(null, base + (index.toLong << 4) + 8, record)
+  def setRecord(index: Int, record: Record): Unit =
+    Platform.putLong(null, base + (index.toLong << 4) + 8, record.address)
 
-  def insert(index: Int, word: Long, record: Long): Unit = {
+  def insert(index: Int, word: Long, record: Record): Unit = {
     val at = base + (index.toLong << 4)
     Platform.copyMemory(null, at, null, at + 16, (entries - index).toLong << 4)
     Platform.putLong(null, at, word)
-    Platform.putLong(null, at + 8, record)
+    Platform.putLong(null, at + 8, record.address)
     entries += 1
   }
 

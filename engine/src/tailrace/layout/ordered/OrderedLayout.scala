@@ -3,7 +3,7 @@ package tailrace.layout.ordered
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.array.ByteArrayMethods
 
-import tailrace.layout.{Cursor, Layout, Record}
+import tailrace.layout.{Cursor, Layout, OrderedScans, Record, RecordMover}
 import tailrace.memory.{AddressList, Budget}
 
 /**
@@ -17,7 +17,8 @@ import tailrace.memory.{AddressList, Budget}
  * a leaf in the directory is never empty; `lowWords(i)` is the first word of `leaves(i)`. One
  * thread at a time.
  */
-final class OrderedLayout(budget: Budget, val sortWord: SortWord) extends Layout {
+final class OrderedLayout(budget: Budget, val sortWord: SortWord)
+  extends Layout with OrderedScans {
   private var leaves = new Array[Leaf](16)
   private var lowWords = new Array[Long](16)
   private var leafCount = 0
@@ -33,14 +34,14 @@ final class OrderedLayout(budget: Budget, val sortWord: SortWord) extends Layout
 
   override def overheadBytes: Long = leafCount * Leaf.Bytes + leaves.length * 16L
 
-  override def get(base: AnyRef, offset: Long, length: Int): Long =
+  override def get(base: AnyRef, offset: Long, length: Int): Record =
     if (search(sortWord.ofKey(base, offset, length), base, offset, length)) {
       leaves(leafIndex).record(entryIndex)
     } else {
-      0L
+      Record.None
     }
 
-  override def put(base: AnyRef, offset: Long, length: Int, record: Long): Long = {
+  override def put(base: AnyRef, offset: Long, length: Int, record: Record): Record = {
     val word = sortWord.ofKey(base, offset, length)
     if (search(word, base, offset, length)) {
       val leaf = leaves(leafIndex)
@@ -49,12 +50,12 @@ final class OrderedLayout(budget: Budget, val sortWord: SortWord) extends Layout
       replaced
     } else {
       insert(word, record)
-      0L
+      Record.None
     }
   }
 
-  override def remove(base: AnyRef, offset: Long, length: Int): Long = {
-    if (!search(sortWord.ofKey(base, offset, length), base, offset, length)) return 0L
+  override def remove(base: AnyRef, offset: Long, length: Int): Record = {
+    if (!search(sortWord.ofKey(base, offset, length), base, offset, length)) return Record.None
     val leaf = leaves(leafIndex)
     val removed = leaf.record(entryIndex)
     leaf.delete(entryIndex)
@@ -70,37 +71,37 @@ final class OrderedLayout(budget: Budget, val sortWord: SortWord) extends Layout
 
   override def cursor(): Cursor = new OrderedCursor {
     override protected def seekStart(): Unit = { leafIndex = 0; entryIndex = 0 }
-    override protected def isPast(record: Long): Boolean = false
+    override protected def isPast(record: Record): Boolean = false
   }
 
-  /** The records whose keys begin with these bytes, in order. */
-  def prefixCursor(prefix: Array[Byte]): Cursor = new OrderedCursor {
+  override def inOrder: OrderedScans = this
+
+  override def prefixCursor(prefix: Array[Byte]): Cursor = new OrderedCursor {
     private val offset = Platform.BYTE_ARRAY_OFFSET.toLong
     override protected def seekStart(): Unit =
       search(sortWord.ofPrefix(prefix, offset, prefix.length), prefix, offset, prefix.length)
-    override protected def isPast(record: Long): Boolean =
-      Record.keyLength(record) < prefix.length ||
+    override protected def isPast(record: Record): Boolean =
+      record.keyLength < prefix.length ||
         !ByteArrayMethods.arrayEquals(
-          prefix, offset, null, Record.keyAddress(record), prefix.length.toLong)
+          prefix, offset, null, record.keyAddress, prefix.length.toLong)
   }
 
-  /** The records with `start` <= key < `end`, in order; null is no bound. */
-  def rangeCursor(start: Array[Byte], end: Array[Byte]): Cursor = new OrderedCursor {
+  override def rangeCursor(start: Array[Byte], end: Array[Byte]): Cursor = new OrderedCursor {
     private val offset = Platform.BYTE_ARRAY_OFFSET.toLong
     private val endWord = if (end == null) 0L else sortWord.ofKey(end, offset, end.length)
     override protected def seekStart(): Unit =
       if (start == null) { leafIndex = 0; entryIndex = 0 }
       else search(sortWord.ofKey(start, offset, start.length), start, offset, start.length)
-    override protected def isPast(record: Long): Boolean = end != null && {
-      val word = sortWord.ofKey(null, Record.keyAddress(record), Record.keyLength(record))
+    override protected def isPast(record: Record): Boolean = end != null && {
+      val word = sortWord.ofKey(null, record.keyAddress, record.keyLength)
       compareEntry(word, record, endWord, end, offset, end.length) >= 0
     }
   }
 
   override def copyTo(addresses: AddressList): Unit =
-    foreachEntry((leaf, index) => addresses.add(leaf.record(index)))
+    foreachEntry((leaf, index) => addresses.add(leaf.record(index).address))
 
-  override def relocate(move: Long => Long): Unit =
+  override def relocate(move: RecordMover): Unit =
     foreachEntry((leaf, index) => leaf.setRecord(index, move(leaf.record(index))))
 
   override def close(): Unit = {
@@ -113,16 +114,16 @@ final class OrderedLayout(budget: Budget, val sortWord: SortWord) extends Layout
   }
 
   private abstract class OrderedCursor extends Cursor {
-    private var last = 0L // the record returned last; records stay readable while a batch runs
+    private var last = Record.None // the record returned last; records stay readable while a batch runs
     private var seenMoves = -1L
     private var leafAt = 0
     private var entryAt = 0
 
     protected def seekStart(): Unit
 
-    protected def isPast(record: Long): Boolean
+    protected def isPast(record: Record): Boolean
 
-    override def next(): Long = {
+    override def next(): Record = {
       if (seenMoves != moves) {
         findPlace()
         seenMoves = moves
@@ -131,22 +132,22 @@ final class OrderedLayout(budget: Budget, val sortWord: SortWord) extends Layout
         leafAt += 1
         entryAt = 0
       }
-      if (leafAt >= leafCount) return 0L
+      if (leafAt >= leafCount) return Record.None
       val record = leaves(leafAt).record(entryAt)
-      if (isPast(record)) return 0L
+      if (isPast(record)) return Record.None
       entryAt += 1
       last = record
       record
     }
 
     private def findPlace(): Unit = {
-      if (last == 0L) {
+      if (last.isNone) {
         seekStart()
         leafAt = leafIndex
         entryAt = entryIndex
       } else {
-        val key = Record.keyAddress(last)
-        val length = Record.keyLength(last)
+        val key = last.keyAddress
+        val length = last.keyLength
         val present = search(sortWord.ofKey(null, key, length), null, key, length)
         leafAt = leafIndex
         entryAt = if (present) entryIndex + 1 else entryIndex
@@ -193,19 +194,19 @@ final class OrderedLayout(budget: Budget, val sortWord: SortWord) extends Layout
   }
 
   private def compareEntry(
-      entryWord: Long, record: Long,
+      entryWord: Long, record: Record,
       word: Long, base: AnyRef, offset: Long, length: Int): Int = {
     val order = java.lang.Long.compareUnsigned(entryWord, word)
     if (order != 0) {
       order
     } else {
       OrderedLayout.compareBytes(
-        null, Record.keyAddress(record), Record.keyLength(record), base, offset, length)
+        null, record.keyAddress, record.keyLength, base, offset, length)
     }
   }
 
   /** Puts a new entry where the last search stopped. */
-  private def insert(word: Long, record: Long): Unit = {
+  private def insert(word: Long, record: Record): Unit = {
     if (leafCount == 0) addLeaf(0, new Leaf(budget), word)
     var leaf = leaves(leafIndex)
     if (leaf.isFull) {
@@ -261,7 +262,7 @@ final class OrderedLayout(budget: Budget, val sortWord: SortWord) extends Layout
 }
 
 object OrderedLayout {
-  /** Unsigned, byte by byte; a prefix comes before what it is a prefix of. */
+  /** Unsigned, byte by byte; a prefix comes before every longer key that begins with it. */
   private[layout] def compareBytes(
       leftBase: AnyRef, leftOffset: Long, leftLength: Int,
       rightBase: AnyRef, rightOffset: Long, rightLength: Int): Int = {

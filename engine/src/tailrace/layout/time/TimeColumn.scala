@@ -7,7 +7,7 @@ import tailrace.cold.ColdEntry
 import tailrace.layout.Record
 
 /**
- * Where the bytes of a record tell when it falls due: a column of the key's row or of the value's,
+ * Where the bytes of a record tell when it expires: a column of the key's row or of the value's,
  * or a field of a struct in that column, such as the end of a window.
  *
  * @param inKey    in the key; otherwise in the value
@@ -27,9 +27,9 @@ final case class TimeColumn(
   private val estimated = columns == 0
 
   /** The record's time, or [[TimeColumn.Never]]. */
-  def of(record: Long): Long =
-    if (estimated) Record.listDue(record)
-    else inRow(null, if (inKey) Record.keyAddress(record) else Record.valueAddress(record))
+  def of(record: Record): Long =
+    if (estimated) record.listDue
+    else inRow(null, if (inKey) record.keyAddress else record.valueAddress)
 
   /** The time of a record that is not in memory. */
   def of(entry: ColdEntry): Long = inRow(entry.bytes, if (inKey) entry.key else entry.payload)

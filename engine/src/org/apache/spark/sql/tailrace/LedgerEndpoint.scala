@@ -10,13 +10,14 @@ import org.apache.spark.rpc.{RpcCallContext, RpcEndpointRef, RpcEnv}
 import org.apache.spark.rpc.{RpcTimeoutException, ThreadSafeRpcEndpoint}
 import org.apache.spark.util.{RpcUtils, Utils}
 
-import tailrace.commit.{Ledger, LedgerLink}
-import tailrace.commit.Messages._
+import tailrace.commit.LedgerLink
+import tailrace.ledger.Ledger
+import tailrace.ledger.Messages._
 
 /**
- * The ledger's ear on the driver. An endpoint of our own rather than the plugin's channel, because
- * an answer must be able to wait, and the plugin's channel answers within the call. In this package
- * because Spark keeps its messaging to itself.
+ * Where the ledger is reached on the driver. An endpoint of our own rather than the plugin's
+ * channel, because an answer must be able to wait, and the plugin's channel answers within the call.
+ * In this package because Spark keeps its messaging to itself.
  */
 final class LedgerEndpoint(override val rpcEnv: RpcEnv, ledger: Ledger)
   extends ThreadSafeRpcEndpoint {
@@ -24,20 +25,20 @@ final class LedgerEndpoint(override val rpcEnv: RpcEnv, ledger: Ledger)
   override def receiveAndReply(context: RpcCallContext): PartialFunction[Any, Unit] = {
     case bytes: Array[Byte] =>
       def reply(answer: Any): Unit = context.reply(Wire.encode(answer))
-      Wire.decode[Any](bytes) match {
-        case message: Enter => ledger.enter(message)(reply)
+      Wire.decode[Message](bytes) match {
+        case message: Register => ledger.register(message)(reply)
         case AwaitGate(batch) => ledger.gate(batch)(reply)
         case message: AwaitOrders => ledger.orders(message)(reply)
         case message: Durable =>
           ledger.durable(message)
-          reply(Heard)
+          reply(Acknowledged)
         case message: NotWritten =>
           ledger.notWritten(message)
-          reply(Heard)
-        case message: AwaitDurable => ledger.durableOrGone(message)(() => reply(Heard))
+          reply(Acknowledged)
+        case message: AwaitDurable => ledger.durableOrGone(message)(() => reply(Acknowledged))
         case message: OldestNeeded =>
           ledger.oldestNeeded(message)
-          reply(Heard)
+          reply(Acknowledged)
       }
   }
 }
@@ -69,24 +70,24 @@ object LedgerEndpoint {
   private final class RemoteLedger(ref: RpcEndpointRef, override val executor: String)
     extends LedgerLink {
 
-    override def enter(message: Enter): Entry = ask(message)
+    override def register(message: Register): Admission = ask(message)
 
-    override def awaitGate(batch: BatchId): Entry = ask(AwaitGate(batch))
+    override def awaitGate(batch: BatchId): Admission = ask(AwaitGate(batch))
 
     override def awaitOrders(batch: BatchId): Orders = ask(AwaitOrders(batch, executor))
 
     override def durable(
         batch: BatchId, pack: String, stores: Seq[StoreAt], retries: Int): Unit =
-      ask[Heard.type](Durable(batch, executor, pack, stores, retries))
+      ask[Acknowledged.type](Durable(batch, executor, pack, stores, retries))
 
     override def notWritten(batch: BatchId, problem: String, because: String): Unit =
-      ask[Heard.type](NotWritten(batch, executor, problem, because))
+      ask[Acknowledged.type](NotWritten(batch, executor, problem, because))
 
     override def awaitDurable(root: String, batch: Long): Unit =
-      ask[Heard.type](AwaitDurable(root, batch))
+      ask[Acknowledged.type](AwaitDurable(root, batch))
 
     override def oldestNeeded(root: String, store: String, version: Long): Unit =
-      ask[Heard.type](OldestNeeded(root, store, version))
+      ask[Acknowledged.type](OldestNeeded(root, store, version))
 
     /** Asks until there is an answer: waiting long is no error, asking again does no harm. */
     private def ask[T](message: Any): T = {

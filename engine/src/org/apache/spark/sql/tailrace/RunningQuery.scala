@@ -14,7 +14,7 @@ import org.apache.spark.sql.execution.streaming.{OneTimeTrigger => Once}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter
 import org.apache.spark.sql.execution.streaming.runtime._
 
-import tailrace.spark.{KeepsItsData, TailraceStateStoreProvider}
+import tailrace.semantics.ReplayableSource
 
 /**
  * The query whose thread this is, as far as the commit protocol has to know it. In this package
@@ -23,24 +23,24 @@ import tailrace.spark.{KeepsItsData, TailraceStateStoreProvider}
 final class RunningQuery private (execution: StreamExecution) {
   val run: String = execution.runId.toString
 
-  /** The query stops after this batch and nobody asks again: it must be published before. */
+  /** The query stops after this batch and asks for no other: the batch is published before. */
   def runsOnce: Boolean = execution.trigger == Once
 
-  /** Whether the batch that runs now keeps state in tailrace. */
-  def keepsState: Boolean =
-    TailraceStateStoreProvider.isChosenIn(
-      execution.lastExecution.sparkSession.sessionState.conf) &&
+  /** Whether the batch that runs now keeps state in stores of this provider. */
+  def keepsStateIn(provider: Class[_]): Boolean =
+    execution.lastExecution.sparkSession.sessionState.conf.stateStoreProviderClass ==
+      provider.getName &&
       execution.lastExecution.executedPlan.exists(_.isInstanceOf[StateStoreWriter])
 
   /**
-   * Runs the batch that runs now once more for its state alone. A sink that has the batch already
+   * Runs the present batch again, for its state alone. A sink that has the batch already
    * does not run it again after a crash, but the state of it may be lost.
    */
   def runForState(): Unit = execution.lastExecution.toRdd.foreachPartition(RunningQuery.useUp)
 
   /**
-   * Whether a source may forget data once it was told that a batch is committed. Only sources that
-   * are known to do nothing then are trusted; what a user's own source does is not known.
+   * Whether a source may forget data once a batch is committed to it. Only sources that are known
+   * to do nothing then are trusted; a user's own source is not.
    */
   def hasSourceThatForgets: Boolean = execution.logicalPlan.collect {
     case relation: StreamingExecutionRelation => relation.source
@@ -57,18 +57,18 @@ object RunningQuery {
 
   private val useUp = (rows: Iterator[InternalRow]) => rows.foreach(_ => ())
 
-  /** The query of this thread, if it is the one that owns this checkpoint. */
+  /** The query of this thread, if it is the one that owns the checkpoint of this name. */
   def of(root: String): Option[RunningQuery] = for {
     context <- SparkContext.getActive
     name <- Option(context.getLocalProperty(StreamExecution.QUERY_ID_KEY))
     id <- Try(UUID.fromString(name)).toOption
     session <- SparkSession.getActiveSession.orElse(SparkSession.getDefaultSession)
     execution <- Option(session.sharedState.activeStreamingQueries.get(id))
-    if new Path(execution.resolvedCheckpointRoot).toString == root
+    if new Path(execution.resolvedCheckpointRoot).toString == root // Spark has qualified it
   } yield new RunningQuery(execution)
 
   private def mayForget(source: SparkDataStream): Boolean = source match {
-    case _: KeepsItsData => false
+    case _: ReplayableSource => false
     case files: FileStreamSource => cleans(files)
     case other => !Harmless(other.getClass.getName)
   }

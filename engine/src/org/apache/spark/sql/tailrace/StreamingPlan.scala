@@ -18,6 +18,7 @@ object StreamingPlan {
     val execution = query match {
       case wrapper: StreamingQueryWrapper => wrapper.streamingQuery
       case own: StreamExecution => own
+      case other => throw new IllegalArgumentException(s"$other is not a query of Spark's own")
     }
     Option(execution.lastExecution).map(_.executedPlan)
   }

@@ -1,0 +1,420 @@
+package tailrace.cache
+
+import java.io.IOException
+
+import scala.collection.mutable
+
+import tailrace.cold.{ColdEntry, ColdLog, ColdRef, ColdRefs, ColdSlots, SlotEntries}
+import tailrace.io.{IoJob, IoKind, IoScheduler, IoTicket}
+import tailrace.memory.Budget
+
+/**
+ * Problem: a record that was spilled is read with the look-up that needs it: one random read after
+ * the other, in the task.
+ *
+ * Answer: the prefetching manager of Keyed Prefetching (IV-C). The keys of the rows to come are known
+ * before. The store's owner says which entries of the log they are (`expect`, `submit`); I/O threads
+ * read them in the order of the disk, neighbours together, and several at a time; the entries wait
+ * here until a look-up takes them. An entry is unprocessed (expected), in flight (asked of an I/O
+ * thread) or has arrived. Where references were spilled, too, an I/O thread first reads the pages that
+ * have them (`expectIn`, RFC 13), and then the entries.
+ *
+ * Invariants: no entry is read twice at a time, and a look-up that meets one in flight waits for that
+ * one. Entries are copies, and a reference is never given twice: an entry here is right, or is not
+ * asked for. A read that fails is as if it had not been asked for, and the look-up then finds out for
+ * itself. All entries here are booked in the budget.
+ *
+ * Threads: `expect`, `submit`, `take` and `clear` are the owner's. The lock guards the fields that the
+ * owner shares with I/O threads.
+ */
+final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store: String) {
+  import PrefetchManager._
+
+  // The owner's.
+  private var unprocessed = new Array[Long](FewRefs)
+  private var unprocessedCount = 0
+  private var unprocessedBytes = 0L
+  private val unresolved = new ExpectedSlots
+  private var isUsed = false
+  // Of the last look-up in a file of slots: a look-up and the write behind it ask for the same.
+  private var lastSlots: ColdSlots = null
+  private var lastHash = 0
+  private var lastRefs = new ColdRefs(Array.emptyLongArray)
+  // Guarded by this.
+  private var fetches = mutable.LongMap.empty[AnyRef] // by reference: its Chunk, or the entry itself
+  // By file of slots and hash: its SlotChunk, or the references.
+  private var resolutions = mutable.LongMap.empty[AnyRef]
+  private var bytes = 0L // of all of them
+  private var pendingBytes = 0L // of entries whose references are not known yet, about
+  private var entrySize = FirstEntrySize // on average
+  private var hitCount, lateCount, missCount, vainCount, lostCount = 0L
+  private var waited = 0L
+  private val access = new AccessTime
+
+  /** Look-ups that found their record here, that had to wait for it, and that read it themselves. */
+  def hits: Long = synchronized(hitCount)
+
+  def late: Long = synchronized(lateCount)
+
+  def misses: Long = synchronized(missCount)
+
+  /** Entries that were read ahead and not taken, and those that could not be read ahead. */
+  def inVain: Long = synchronized(vainCount)
+
+  def lost: Long = synchronized(lostCount)
+
+  /** Time in which the running batch waited for spilled records. */
+  def waitNanos: Long = synchronized(waited)
+
+  def bufferedBytes: Long = synchronized(bytes)
+
+  /** Whether look-ups that read for themselves wait long enough for reading ahead to gain time. */
+  def isWorthwhile: Boolean = synchronized(access.isLong)
+
+  def restartClock(): Unit = synchronized { waited = 0L }
+
+  /** Whether there is room for more. */
+  def hasRoom: Boolean = unprocessedBytes + synchronized(bytes + pendingBytes) < limit
+
+  /**
+   * The store's part for entries that wait. It is a quarter of the part of the budget that records may
+   * not use; a larger one would make stores take memory for short (see `Budget.isShort`).
+   */
+  private def limit: Long = math.max(LeastRoom, math.min(MostRoom, budget.share / 32))
+
+  // ---- expecting
+
+  /** The entry will be looked up soon. */
+  def expect(ref: ColdRef): Unit = {
+    if (unprocessedCount == unprocessed.length) {
+      unprocessed = java.util.Arrays.copyOf(unprocessed, 2 * unprocessedCount)
+    }
+    isUsed = true
+    unprocessed(unprocessedCount) = ref.raw
+    unprocessedCount += 1
+    unprocessedBytes += ref.size
+  }
+
+  /** The key of this hash will be looked up soon; the file may have its reference. */
+  def expectIn(slots: ColdSlots, hash: Int): Unit = {
+    isUsed = true
+    unresolved.add(slots, hash)
+    unprocessedBytes += entrySize + ResolutionSize
+  }
+
+  /** Has all that is expected read: the more at a time, the nearer they lie to each other. */
+  def submit(): Unit = {
+    if (unprocessedCount > 0) {
+      val asked = synchronized(admitted(unprocessed, unprocessedCount)).inOrderOfTheDisk
+      unprocessedCount = 0
+      asked.raw.grouped(ChunkSize).foreach(refs => submit(new Chunk(new ColdRefs(refs))))
+    }
+    unresolved.takeAll(ChunkSize)(submitSlots)
+    unprocessedBytes = 0L
+  }
+
+  /** Those that are not here yet, the first ones first, as many as there is room for. */
+  private def admitted(refs: Array[Long], count: Int): ColdRefs = {
+    val fresh = new mutable.ArrayBuilder.ofLong
+    var at = 0
+    var isFull = false
+    while (at < count && !isFull) {
+      val ref = new ColdRef(refs(at))
+      if (!fetches.contains(ref.raw)) {
+        isFull = !mayTake(ref.size.toLong)
+        if (!isFull) {
+          fetches(ref.raw) = Admitted // its job follows
+          fresh += ref.raw
+        }
+      }
+      at += 1
+    }
+    new ColdRefs(fresh.result())
+  }
+
+  private def mayTake(size: Long): Boolean = {
+    val fits = bytes + size <= limit && budget.tryReserveSpare(size)
+    if (fits) bytes += size
+    fits
+  }
+
+  private def submit(chunk: Chunk): Unit = {
+    synchronized(chunk.refs.raw.foreach(fetches(_) = chunk))
+    try chunk.ticket = io.submit(IoKind.Read, s"Reading ahead in $store")(read(chunk, _)) catch {
+      case error: Throwable =>
+        giveUp(chunk)
+        throw error
+    }
+  }
+
+  private def submitSlots(slots: ColdSlots, hashes: Array[Int]): Unit = {
+    val wanted = synchronized(hashes.filter { hash =>
+      !resolutions.contains(keyOf(slots, hash)) && mayTake(ResolutionSize)
+    })
+    if (wanted.nonEmpty) {
+      val chunk = new SlotChunk(slots, wanted)
+      synchronized {
+        chunk.pending = wanted.length.toLong * entrySize
+        pendingBytes += chunk.pending
+        wanted.foreach(hash => resolutions(keyOf(slots, hash)) = chunk)
+      }
+      try chunk.ticket = io.submit(IoKind.Read, s"Reading ahead in $store")(resolve(chunk, _)) catch {
+        case error: Throwable =>
+          giveUp(chunk)
+          throw error
+      }
+    }
+  }
+
+  // ---- in an I/O thread
+
+  /** Reads the pages that have the references, then the entries. */
+  private def resolve(chunk: SlotChunk, job: IoJob): Unit = {
+    val entries = try {
+      job.pace(chunk.slots.bytesOf(chunk.hashes))
+      val found = new SlotEntries(chunk.hashes.length)
+      chunk.slots.findAll(chunk.hashes)((hash, ref) => if (log.isLive(ref)) found.add(hash, ref))
+      resolved(chunk, found)
+    } catch {
+      case _: IOException => null // the look-up finds out for itself
+    } finally {
+      giveUp(chunk)
+    }
+    if (entries != null && entries.refs.length > 0) read(entries, job)
+  }
+
+  /** The references are known; returns the entries that are to be read. */
+  private def resolved(chunk: SlotChunk, found: SlotEntries): Chunk = synchronized {
+    val refs = new mutable.ArrayBuilder.ofLong
+    var at = 0
+    chunk.hashes.foreach { hash =>
+      val own = new mutable.ArrayBuilder.ofLong
+      while (at < found.size && found.hash(at) == hash) {
+        own += found.ref(at).raw
+        at += 1
+      }
+      val key = keyOf(chunk.slots, hash)
+      if (resolutions.getOrNull(key) eq chunk) {
+        val known = own.result()
+        resolutions(key) = known
+        refs ++= known
+      }
+    }
+    val wanted = refs.result()
+    val entries = new Chunk(admitted(wanted, wanted.length).inOrderOfTheDisk)
+    entries.ticket = chunk.ticket
+    entries.refs.raw.foreach(fetches(_) = entries)
+    notifyAll()
+    entries
+  }
+
+  private def giveUp(chunk: SlotChunk): Unit = synchronized {
+    pendingBytes -= chunk.pending
+    chunk.pending = 0L
+    chunk.hashes.foreach { hash =>
+      val key = keyOf(chunk.slots, hash)
+      if (resolutions.getOrNull(key) eq chunk) {
+        lostCount += 1
+        removeResolution(key)
+      }
+    }
+    notifyAll()
+  }
+
+  private def removeResolution(key: Long): Unit = {
+    resolutions -= key
+    bytes -= ResolutionSize
+    budget.release(ResolutionSize)
+  }
+
+  private def read(chunk: Chunk, job: IoJob): Unit = {
+    val arrived = new mutable.ArrayBuffer[ColdEntry](Delivery)
+    val places = new mutable.ArrayBuilder.ofLong
+    def deliver(): Unit = {
+      arrive(chunk, places.result(), arrived)
+      places.clear()
+      arrived.clear()
+    }
+    try {
+      job.pace(chunk.refs.bytes)
+      log.readHinted(chunk.refs) { (ref, entry) =>
+        arrived += entry.copied
+        places += ref.raw
+        if (arrived.length == Delivery) deliver()
+      }
+    } finally {
+      deliver()
+      giveUp(chunk)
+    }
+  }
+
+  private def arrive(
+      chunk: Chunk, refs: Array[Long], entries: mutable.ArrayBuffer[ColdEntry]): Unit = synchronized {
+    var at = 0
+    while (at < refs.length) {
+      if (fetches.getOrNull(refs(at)) eq chunk) fetches(refs(at)) = entries(at)
+      at += 1
+    }
+    notifyAll()
+  }
+
+  /** Entries that have not arrived will not. */
+  private def giveUp(chunk: Chunk): Unit = synchronized {
+    chunk.refs.raw.foreach { word =>
+      if (fetches.getOrNull(word) eq chunk) {
+        lostCount += 1
+        remove(new ColdRef(word))
+      }
+    }
+    notifyAll()
+  }
+
+  // ---- taking
+
+  /** The entry that a look-up needs: read ahead, or read now. */
+  def take(ref: ColdRef): ColdEntry = {
+    val waiting = takeFetched(ref)
+    if (waiting != null) {
+      waiting
+    } else {
+      val started = System.nanoTime()
+      try log.read(ref) finally missed(ref.size, System.nanoTime() - started)
+    }
+  }
+
+  /** The references of a hash that a file of slots has: read ahead, or read now. */
+  def refsAt(slots: ColdSlots, hash: Int): ColdRefs = {
+    if ((lastSlots ne slots) || lastHash != hash) {
+      val known = takeResolved(keyOf(slots, hash))
+      lastRefs = new ColdRefs(if (known != null) known else readSlots(slots, hash).raw)
+      lastSlots = slots
+      lastHash = hash
+    }
+    lastRefs
+  }
+
+  private def readSlots(slots: ColdSlots, hash: Int): ColdRefs = {
+    val started = System.nanoTime()
+    var found = lastRefs
+    try found = slots.find(hash) finally missed(entrySize, System.nanoTime() - started)
+    found
+  }
+
+  private def missed(size: Long, nanos: Long): Unit = synchronized {
+    missCount += 1
+    waited += nanos
+    access.add(nanos)
+    entrySize += (size - entrySize) / SizeSamples
+  }
+
+  private def takeResolved(key: Long): Array[Long] = synchronized {
+    resolutions.getOrNull(key) match {
+      case chunk: SlotChunk =>
+        val started = System.nanoTime()
+        while (resolutions.getOrNull(key) eq chunk) {
+          if (chunk.isOver) giveUp(chunk) else wait(LookMillis)
+        }
+        waited += System.nanoTime() - started
+      case _ =>
+    }
+    resolutions.getOrNull(key) match {
+      case refs: Array[Long] =>
+        removeResolution(key)
+        refs
+      case _ => null
+    }
+  }
+
+  private def takeFetched(ref: ColdRef): ColdEntry = synchronized {
+    fetches.getOrNull(ref.raw) match {
+      case entry: ColdEntry =>
+        hitCount += 1
+        remove(ref)
+        entry
+      case chunk: Chunk => awaited(ref, chunk)
+      case _ => null
+    }
+  }
+
+  /** The entry, as soon as it arrives; null: it does not. */
+  private def awaited(ref: ColdRef, chunk: Chunk): ColdEntry = {
+    val started = System.nanoTime()
+    while (fetches.getOrNull(ref.raw) eq chunk) {
+      // A job that never began gives no notice of its end.
+      if (chunk.isOver) giveUp(chunk) else wait(LookMillis)
+    }
+    waited += System.nanoTime() - started
+    fetches.getOrNull(ref.raw) match {
+      case entry: ColdEntry =>
+        lateCount += 1
+        remove(ref)
+        entry
+      case _ => null
+    }
+  }
+
+  /** The batch is over: entries not taken were read in vain. Tables that have grown are given up. */
+  def clear(): Unit = if (isUsed) {
+    isUsed = false
+    unprocessedCount = 0
+    unprocessedBytes = 0L
+    if (unprocessed.length > FewRefs) unprocessed = new Array[Long](FewRefs)
+    unresolved.clear()
+    synchronized {
+      resolutions.foreachValue {
+        case chunk: SlotChunk => chunk.cancel()
+        case _ => vainCount += 1
+      }
+      resolutions = mutable.LongMap.empty[AnyRef]
+      fetches.foreachValue {
+        case chunk: Chunk => chunk.cancel()
+        case _ => vainCount += 1
+      }
+      fetches = mutable.LongMap.empty[AnyRef]
+      budget.release(bytes)
+      bytes = 0L
+    }
+  }
+
+  private def remove(ref: ColdRef): Unit = {
+    fetches -= ref.raw
+    bytes -= ref.size
+    budget.release(ref.size.toLong)
+  }
+}
+
+object PrefetchManager {
+  /** The entries of a job. Jobs run beside each other: a disk answers many requests at a time. */
+  private val ChunkSize = 256
+  /** A look-up that waits for an entry does not wait for the whole job. */
+  private val Delivery = 32
+  private val LeastRoom = 256L << 10
+  private val MostRoom = 16L << 20
+  private val LookMillis = 50L
+  private val FewRefs = 64
+
+  /** Of a hash whose references are known, or asked for. */
+  private val ResolutionSize = 64L
+  private val FirstEntrySize = 128L
+  private val SizeSamples = 64
+
+  private object Admitted
+
+  private def keyOf(slots: ColdSlots, hash: Int): Long = slots.id.toLong << 32 | hash & 0xffffffffL
+
+  /** The part that one job reads. */
+  private sealed abstract class Asked {
+    @volatile var ticket: IoTicket[Unit] = _
+
+    def isOver: Boolean = ticket != null && ticket.isDone
+
+    def cancel(): Unit = if (ticket != null) ticket.cancel()
+  }
+
+  private final class Chunk(val refs: ColdRefs) extends Asked
+
+  /** @param hashes in their order */
+  private final class SlotChunk(val slots: ColdSlots, val hashes: Array[Int]) extends Asked {
+    var pending = 0L
+  }
+}

@@ -1,0 +1,67 @@
+package tailrace.commit
+
+import java.io.OutputStream
+
+import org.apache.spark.unsafe.Platform
+
+import tailrace.cold.{ColdEntry, ColdReader}
+import tailrace.format.{Codec, EntryKind, FileHeader, StateFileWriter}
+import tailrace.layout.{Nodes, Record}
+
+/** Writes records, wherever they are, as the entries of a state file. */
+private[commit] final class RecordFile(stream: OutputStream, header: FileHeader, codec: Codec) {
+  private val file = new StateFileWriter(stream, header, codec)
+
+  def put(family: Int, record: Record): Unit = file.entry(EntryKind.Put, family,
+    null, record.keyAddress, record.keyLength, null, record.valueAddress, record.valueLength)
+
+  /** A record that is not in memory. */
+  def put(family: Int, entry: ColdEntry): Unit = file.entry(EntryKind.Put, family,
+    entry.bytes, entry.key, entry.keyLength, entry.bytes, entry.payload, entry.payloadLength)
+
+  def remove(family: Int, record: Record): Unit = file.entry(EntryKind.Remove, family,
+    null, record.keyAddress, record.keyLength, null, 0L, 0)
+
+  /** The last value of the record's list, as one appended to the values before it. */
+  def append(family: Int, record: Record): Unit = {
+    val node = record.listLast
+    file.entry(EntryKind.Append, family, null, record.keyAddress, record.keyLength,
+      null, node.valueAddress, node.length)
+  }
+
+  /** The record's whole list; `cold` reads those of its values that are not in memory. */
+  def putList(family: Int, record: Record, cold: ColdReader): Unit = {
+    val nodes = record.nodes
+    val spilled = new Array[ColdEntry](nodes.length) // null: the node has its value
+    var length = 0L
+    spilled.indices.foreach { place =>
+      val node = nodes(place)
+      if (node.isCold) spilled(place) = cold(node.coldRef)
+      length += (if (node.isCold) spilled(place).payloadLength.toLong else 4L + node.length)
+    }
+    if (length > Int.MaxValue / 2) {
+      throw new IllegalStateException(s"a list of $length bytes is too long for one key")
+    }
+    file.entry(EntryKind.PutList, family, null, record.keyAddress, record.keyLength,
+      length.toInt)((target, begin) => fill(nodes, spilled, target, begin))
+  }
+
+  private def fill(
+      nodes: Nodes, spilled: Array[ColdEntry], target: Array[Byte], begin: Long): Unit = {
+    var at = begin
+    spilled.indices.foreach { place =>
+      val entry = spilled(place)
+      if (entry != null) { // its payload is already written as a list is
+        Platform.copyMemory(entry.bytes, entry.payload, target, at, entry.payloadLength.toLong)
+        at += entry.payloadLength
+      } else {
+        val node = nodes(place)
+        Platform.putInt(target, at, node.length)
+        Platform.copyMemory(null, node.valueAddress, target, at + 4, node.length.toLong)
+        at += 4 + node.length
+      }
+    }
+  }
+
+  def finish(): Unit = file.finish()
+}

@@ -1,0 +1,90 @@
+package tailrace.recovery
+
+import java.io.{EOFException, FileNotFoundException, IOException, InputStream}
+
+import org.slf4j.LoggerFactory
+
+import tailrace.errors._
+import tailrace.format.{FileHeader, FileKind, StateFileReader}
+
+/**
+ * A file, or a part of a pack, that a plan counts on.
+ *
+ * @param name  the file's name with its folder, for messages
+ * @param known lineage and parent's lineage, where the index of a pack has said them
+ */
+private[recovery] final class PlannedFile(
+    val name: String, val length: Long, val kind: FileKind, val version: Long, store: String,
+    open: () => InputStream, openLocalCopy: () => Option[InputStream],
+    known: Option[(Long, Long)] = None) {
+  import PlannedFile._
+
+  lazy val header: FileHeader = reading(local = false)(_.header)
+
+  def lineage: Long = known.fold(header.lineage)(_._1)
+
+  def parentLineage: Long = known.fold(header.parentLineage)(_._2)
+
+  def hasGoodLocalCopy: Boolean = try {
+    openLocalCopy().exists { stream =>
+      try {
+        val reader = new StateFileReader(stream, name)
+        val same = reader.header.lineage == lineage && reader.header.version == version &&
+          reader.header.kind == kind && reader.header.store == store
+        if (same) reader.verify()
+        same
+      } finally {
+        stream.close()
+      }
+    }
+  } catch {
+    case error: Exception =>
+      log.warn(s"The local copy of $name is not used: $error")
+      false
+  }
+
+  def reading[T](local: Boolean)(body: StateFileReader => T): T =
+    try {
+      val stream = (if (local) openLocalCopy() else None).getOrElse(open())
+      try {
+        val reader = new StateFileReader(stream, name)
+        verify(reader.header)
+        // The copy that was verified may have been replaced by one of another run since.
+        if (local && reader.header.lineage != lineage) {
+          throw new BrokenLineage(name, "Its local copy was replaced while it was loaded.")
+        }
+        body(reader)
+      } finally {
+        stream.close()
+      }
+    } catch {
+      case other: NotTheFile => throw other.getCause
+      case error: CheckpointError => throw error
+      case _: FileNotFoundException =>
+        throw new MissingFile(name, "It was listed, but is gone: it was deleted meanwhile.")
+      case error: EOFException => throw new CorruptFile(name, "It ends too early.", error)
+      case error: IOException => throw new UnreadableFile(name, error)
+      case error: RuntimeException if !error.isInstanceOf[EngineError] =>
+        throw new CorruptFile(name, s"It cannot be decoded: $error", error)
+    }
+
+  private def verify(found: FileHeader): Unit = {
+    if (found.store != store) {
+      throw new ForeignFile(name, s"It belongs to the store ${found.store}; this is $store.")
+    }
+    if (found.version != version || found.kind != kind) {
+      throw new CorruptFile(
+        name, s"Its header says that it is the ${found.kind} of version ${found.version}.")
+    }
+    known.filter(_ != (found.lineage, found.parentLineage)).foreach { _ =>
+      throw new CorruptFile(name, s"Its index and the part of $store do not agree.")
+    }
+  }
+}
+
+private[recovery] object PlannedFile {
+  private val log = LoggerFactory.getLogger(classOf[PlannedFile])
+
+  /** A failure while a file was read, but not of reading it. */
+  final class NotTheFile(cause: Throwable) extends RuntimeException(cause)
+}

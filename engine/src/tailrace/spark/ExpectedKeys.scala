@@ -1,0 +1,43 @@
+package tailrace.spark
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreId}
+
+import tailrace.cache.PrefetchMode
+import tailrace.store.StateTable
+
+/**
+ * The keys that an operator will look up in a store: of rows that it has not asked for yet (RFC 12).
+ * Used by the thread that owns the store, as all of it is.
+ */
+final class ExpectedKeys private[spark] (
+    table: StateTable, mode: PrefetchMode, accessOf: String => FamilyAccess) {
+  private var untilProbe = PrefetchMode.Probes
+
+  /** Whether they save time: some state is not in memory, and it takes time to read it. */
+  def areOfUse: Boolean = !table.coldLog.isEmpty &&
+    (mode == PrefetchMode.On || mode == PrefetchMode.Auto && table.prefetch.isWorthwhile)
+
+  /** Whether there is room for the records of more. */
+  def haveRoom: Boolean = table.prefetch.hasRoom
+
+  def add(key: UnsafeRow, family: String = StateStore.DEFAULT_COL_FAMILY_NAME): Unit = {
+    untilProbe -= 1
+    if (untilProbe > 0 || mode == PrefetchMode.On) {
+      val access = accessOf(family)
+      access.keys.encode(key)
+      access.family.expect(access.keys.base, access.keys.offset, access.keys.length)
+    } else {
+      untilProbe = PrefetchMode.Probes
+    }
+  }
+
+  /** Has the records of all of them read, in the background. */
+  def fetch(): Unit = table.prefetch.submit()
+}
+
+object ExpectedKeys {
+  /** Of a store that a task of this run has open. */
+  def in(run: String, store: StateStoreId): Option[ExpectedKeys] =
+    EngineRuntime.current.openStores.find(run, store).map(_.expected)
+}

@@ -1,0 +1,1 @@
+"""`make simulate`: many simulated histories of the commit protocol."""

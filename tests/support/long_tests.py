@@ -1,0 +1,121 @@
+"""The tests that `make test` leaves to `make test-long`.
+
+Problem: a newcomer runs `make test`, within 12 minutes; all tests together take half an hour.
+Answer: repetitions of shorter tests, and programs that start Spark several times, are
+left to `make test-long`, which CI runs, too.
+Invariant: `make test` keeps every operator, every output mode, and every kind of fault.
+"""
+
+from __future__ import annotations
+
+ALL = ("",)
+LONG: dict[str, tuple[str, ...]] = {
+    "tests/contract/": (
+        "[rocksdb-changelog",
+        "[tailrace-snapshots",  # tailrace-cold has its snapshots, too
+    ),
+    "tests/model/": (
+        "test_few_retained_versions",
+        "test_frequent_snapshots",
+        "test_much_state_that_is_not_in_memory",
+    ),
+    # ---- spilled state: test_remote_tier.py and one test of each other file have the remote tier
+    "tests/engine/test_prefetch.py": (
+        *("[remote]", "in_flight[direct]", "histories[direct]", "bounded[direct]"),
+    ),
+    "tests/engine/test_spill.py": (
+        *("is_free[remote]", "its_bound[remote]", "or_deletes[remote]", "once[remote"),
+    ),
+    "tests/engine/test_cold.py": ("its_bound[remote]", "its_memory[remote]"),
+    # ---- operators
+    "tests/e2e/": ("restart_each",),
+    "tests/e2e/test_aggregations.py": (
+        *("[decimals]", "[rollup]", "[sorted_top_five]", "[struct_key]", "[array_key]"),
+        *("[keyed_update_live]", "[keyed_empty_batches_live]"),
+    ),
+    "tests/e2e/test_checkpoints.py": ("test_state_of_a_join_side[3]", "join_by_name"),
+    "tests/e2e/test_cold.py": (
+        *("[sliding_update]", "[many_tumbling]", "[session_late]", "[within_long_watermark]"),
+        *("[no_timeout_update]", "[removes_itself]", "[session_lists]"),
+        *("[right]", "[too_early]", "[too_late]", "[none]"),
+    ),
+    "tests/e2e/test_composed_queries.py": (
+        *("[window_then_window_late]", "[left_join_format_4_then_window]"),
+        *("[inner_join_then_window]", "[left_join_then_window]", "[windows_then_join]"),
+        *("[sql_window_complete]", "[sql_distinct]", "[within_watermark_then_window]"),
+    ),
+    "tests/e2e/test_deduplication.py": (
+        *("[watermarked_jump]", "[forever_by_identifier_live]", "[within_watermark_live]"),
+    ),
+    "tests/e2e/test_enrich.py": (
+        *("[inner]", "test_a_supervised_query", "test_a_slow_server", "test_values_are_used_again"),
+    ),
+    "tests/e2e/test_eviction.py": (
+        *("test_results_are_those_of_rocksdb", "[range_join_format_3]", "[window_join_format_3]"),
+    ),
+    "tests/e2e/test_execution.py": (
+        *("[full_join]", "[session_append", "[keyed_complete-partial_then_whole_sink]"),
+        "[join_checkpoint_ids_format_4]",
+    ),
+    "tests/e2e/test_group_state.py": (
+        *("[event_time_timeout_per_row]", "[no_timeout_live]", "[no_timeout_append]"),
+    ),
+    "tests/e2e/test_holistic.py": (
+        *("[many_no_key]", "[many_tumbling]", "[checkpoint_ids]", "[session_jumps]"),
+        *("[session_gaps]", "[session_late]", "[session_merged_before_the_exchange]"),
+        "[expression_key]",
+    ),
+    "tests/e2e/test_joins.py": (
+        *("format_3", "format_4", "[left_window_format_2]", "[right_range_format_2]"),
+        *("[full_range_format_2]", "[semi_range_format_2]", "[inner_null_keys]"),
+        *("[left_null_keys]", "[full_null_keys]", "[full_max_watermark_policy]"),
+        *("[full_uneven]", "[right_residual_condition]"),
+    ),
+    "tests/e2e/test_leaving.py": ALL,
+    "tests/e2e/test_snapshot_requests.py": (
+        *("test_spark_does_not_miss_a_snapshot", "test_a_query_of_many_batches"),
+    ),
+    "tests/e2e/test_window_apply.py": ("test_sliding_windows_as_on_rocksdb",),
+    "tests/e2e/test_windows.py": (
+        *("[tumbling_append_live]", "[session_append_live]", "[tumbling_empty_batches]"),
+        *("[tumbling_without_key]", "[session_dynamic_gap]", "[session_local_merge]"),
+        *("[session_lists]", "[holistic_update]", "[sliding_complete]"),
+    ),
+    # ---- the bench; the operators of its queries are in tests/e2e, too
+    "tests/bench/test_workloads.py": tuple(
+        f"[{name}]"
+        for name in (
+            *("q5", "q5-append", "q7", "q7-session", "q8", "q11", "q11-median", "q12", "q13"),
+            *("q18", "q19", "q20", "lr2", "lr4", "cm1", "cm2", "ysb", "ysb-redis", "readwrite"),
+            *("session-median", "sessions", "window-append", "dedup-within"),
+        )
+    ),
+    "tests/bench/test_compare.py": ("two_checkouts_that_are_the_same",),
+    "tests/bench/test_events.py": (
+        *("have_the_same_events[NexmarkOptions]", "have_the_same_events[YsbOptions]"),
+        "have_the_same_events[LinearRoadOptions]",
+    ),
+    "tests/bench/test_report.py": ("test_settings_get_charts_of_what_they_cost",),
+    "tests/bench/test_restore.py": ALL,
+    "tests/bench/test_runner.py": ("test_a_join_runs_on_rocksdb_in_format_4_too",),
+    "tests/bench/test_stopping.py": ("[interrupt_thrice]", "test_a_killed_commands_folder"),
+    # ---- faults
+    "tests/faults/test_kill_referee.py": ALL,
+    "tests/faults/test_kills.py": (
+        *("join/foreach/files", "dedup/foreach/cleaned", "session/file/python"),
+        *("speculation", "test_point_that_is_never_passed_is_told"),
+    ),
+    "tests/faults/test_lost_executor.py": ALL,
+    "tests/faults/test_rollback.py": (
+        *(f"set_back_to[{batch}]" for batch in (0, 1, 3, 4, 5, 6)),
+        *("right[join]", "right[windows_sync]", "right[windows_checkpoint_ids]"),
+        *("test_set_back_twice", "test_a_batch_that_is_published_meanwhile_is_noticed"),
+    ),
+    "tests/faults/test_rules.py": ALL,
+    "tests/faults/test_second_query.py": ("test_one_of_two_queries",),
+}
+
+
+def is_long(test: str) -> bool:
+    """Whether the test of this name is left to `make test-long`."""
+    return any(path in test and any(name in test for name in names) for path, names in LONG.items())
