@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from support.expectations import commit_all, contents, refuses, state_at
 from support.fixtures import Opener, wait_until
 from support.harness import HarnessJar, Remote, Shape, Store, StoreError
@@ -33,8 +34,16 @@ def kind() -> StoreKind:
 
 
 @pytest.fixture
-def little_memory(open_provider: Opener) -> Iterator[None]:
-    """The limit is the process's: the store that is opened next sets it again."""
+def little_memory(spark: SparkSession, open_provider: Opener) -> Iterator[None]:
+    """A limit that belongs to the stores of the test alone.
+
+    Spark keeps the stores of queries that have ended for some time, and they count. The store that
+    is opened next sets the limit again.
+    """
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+    budget = jvm.tailrace.spark.EngineRuntime.current().budget()
+    wait_until(lambda: budget.used() == 0, "stores of other tests have memory")
     yield
     open_provider(PAYLOAD, partition=99)
 
