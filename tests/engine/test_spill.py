@@ -295,14 +295,25 @@ def test_a_frozen_version_takes_memory_for_what_is_in_memory(table: SpillTable) 
 
 
 def test_slots_are_small(table: SpillTable) -> None:
-    """Twelve bytes each, of which at least two thirds are in use."""
+    """Twelve bytes each, of which at least four ninths are in use."""
     table.start(limit=256 * MB)
     for keys in (1_000, 10_000, 100_000, 300_000):
         table.put(0, keys, size=8)
-        assert table.call("overhead") <= 18 * keys
+        assert table.call("overhead") <= 28 * keys
     assert table.get(0, 300_000, size=8) == 300_000
     table.remove(0, 150_000)
     assert table.get(0, 300_000, size=8) == 150_000
+
+
+def test_slots_are_smaller_when_memory_is_tight(table: SpillTable) -> None:
+    """At least two thirds of the slots are in use, once records have to leave."""
+    table.start(limit=16 * MB)
+    for first in range(0, 600_000, 10_000):
+        table.put(first, first + 10_000, size=8)
+        table.next_batch()
+        if first >= 400_000:
+            assert table.call("overhead") <= 18 * (first + 10_000)
+    assert table.get(0, 1_000, size=8) == 1_000
 
 
 def test_one_limit_for_all_sessions(table: SpillTable) -> None:

@@ -65,7 +65,7 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
   override def reserve(records: Long): Unit = if (entries == 0L && mayTake(records)) {
     var wanted = 0
     while ((records >> wanted) > Segment.comfortableSize(budget)) wanted += 1
-    val capacity = Segment.capacityFor((records >> wanted) + 1)
+    val capacity = Segment.capacityFor((records >> wanted) + 1, budget)
     val made = new Array[Segment](1 << wanted)
     try made.indices.foreach { index =>
       made(index) = newSegment(wanted, (index.toLong << (32 - wanted)).toInt, capacity)
@@ -81,7 +81,7 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
 
   /** A table that needs a large part of the store's memory grows step by step, and can be spilled. */
   private def mayTake(records: Long): Boolean =
-    records * Segment.BytesAnEntry <= budget.share / HashLayout.ReservedPart
+    records * Segment.bytesAnEntry(budget) <= budget.share / HashLayout.ReservedPart
 
   override def add(base: AnyRef, offset: Long, length: Int, record: Record): Unit = {
     val hash = hashOf(base, offset, length)

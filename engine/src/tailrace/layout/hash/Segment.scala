@@ -18,7 +18,8 @@ import tailrace.memory.Budget
  * a record. The `depth` top bits are the same for all entries (the directory finds the segment by
  * them); the bits after them, as a fraction of the capacity, give an entry's home. So entries are in
  * the order of their hashes but for those that had to step aside, and capacities need not be powers of
- * two: a segment grows by a quarter, from 0.68 to 0.85 of its slots in use.
+ * two. How full slots may be depends on memory: 0.65 while it is ample, because probes are short then;
+ * 0.85 afterwards.
  *
  * A removal moves the entries behind it back, so that no probe ever walks over removed ones.
  *
@@ -187,15 +188,17 @@ private[hash] final class Segment(
   }
 
   /** Whether one more entry needs room to be made first. */
-  def isFull: Boolean = (live + 1) * 20L > capacity * 17L
+  def isFull: Boolean = (live + 1) * Density.Parts > capacity * density(budget).largest
 
   /** Whether making room means to split. */
-  def mustSplit: Boolean = capacity * 5L / 4 > maximumCapacity(budget)
+  def mustSplit: Boolean = largerCapacity > maximumCapacity(budget)
+
+  private def largerCapacity: Int = math.max(capacity + 4, capacityFor(live + 1L, budget))
 
   /** Makes room in place. */
   def makeRoom(): Unit = {
     val (hashesBefore, wordsBefore, before) = (hashes, words, capacity)
-    val larger = math.max(capacity + 4, capacity + capacity / 4)
+    val larger = largerCapacity
     hashes = allocate(larger, overdrawing = false)
     words = hashes + wordsOffset(larger)
     capacity = larger
@@ -213,7 +216,7 @@ private[hash] final class Segment(
 
   /** Two segments of one depth more: entries whose next hash bit is 0, and those with 1. */
   def split(): (Segment, Segment) = {
-    val half = capacityFor(live / 2 + 1)
+    val half = capacityFor(live / 2 + 1L, budget)
     var low, high: Segment = null
     try {
       low = new Segment(budget, depth + 1, lowest, half, cold, epoch)
@@ -288,7 +291,7 @@ private[hash] final class Segment(
       index += 1
     }
     val smaller = new Segment(
-      budget, depth, lowest, capacityFor(kept.toLong + 1), cold, epoch, overdraws = true)
+      budget, depth, lowest, capacityFor(kept + 1L, budget), cold, epoch, overdraws = true)
     index = 0
     while (index < capacity) {
       if (stays(index)) smaller.insertNew(hashAt(index), wordAt(index))
@@ -340,22 +343,41 @@ private[hash] final class Segment(
 
 private[hash] object Segment {
   val Empty = 0
+  private val SlotBytes = 12L
   /** The cost of one split is bounded, whatever the table's size. */
   private val MaximumCapacity = 1 << 16
   private val LeastMaximum = 1 << 10
   /** Of the store's share: a split, and the slots that one file takes, are small beside it. */
   private val SharePart = 64
 
-  def maximumCapacity(budget: Budget): Int =
-    math.max(LeastMaximum.toLong, math.min(MaximumCapacity.toLong, budget.share / SharePart / 12)).toInt
+  def maximumCapacity(budget: Budget): Int = {
+    val ofShare = budget.share / SharePart / SlotBytes
+    math.max(LeastMaximum.toLong, math.min(MaximumCapacity.toLong, ofShare)).toInt
+  }
   val InitialCapacity = 16
-  /** Of slots, between seven tenths and 0.85 in use. */
-  val BytesAnEntry = 16L
-  /** Entries with which a segment of the largest size still has room for growth. */
-  def comfortableSize(budget: Budget): Long = maximumCapacity(budget) * 7L / 10
 
-  /** The capacity that holds this many entries at seven tenths. */
-  def capacityFor(entries: Long): Int = math.max(InitialCapacity.toLong, entries * 10 / 7 + 1).toInt
+  /** The part of the slots that entries use, in twentieths: of new slots, and before there are more. */
+  private final class Density(val first: Long, val largest: Long)
+
+  private object Density {
+    val Parts = 20L
+    val Fast = new Density(first = 9, largest = 13)
+    val Small = new Density(first = 14, largest = 17)
+  }
+
+  private def density(budget: Budget): Density =
+    if (budget.isAmple) Density.Fast else Density.Small
+
+  /** What new slots take for an entry. */
+  def bytesAnEntry(budget: Budget): Long = SlotBytes * Density.Parts / density(budget).first
+
+  /** Entries with which a segment of the largest size still has room for growth. */
+  def comfortableSize(budget: Budget): Long =
+    maximumCapacity(budget) * density(budget).first / Density.Parts
+
+  /** The capacity that holds this many entries with room for growth. */
+  def capacityFor(entries: Long, budget: Budget): Int =
+    math.max(InitialCapacity.toLong, entries * Density.Parts / density(budget).first + 1).toInt
 
   private def wordsOffset(slots: Int): Long = ((slots + 1L) & ~1L) << 2
 
