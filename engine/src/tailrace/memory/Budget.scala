@@ -93,7 +93,7 @@ final class Budget(defaultLimit: Long, val poisons: Boolean = false) {
   /** From here on no store takes more than its share. */
   def isTight: Boolean = used > limitBytes * TightAt
 
-  /** Less than half is in use. State that spills stays above: so what depends on this does not alternate. */
+  /** Less than half is in use. State that spills keeps more than that in use. */
   def isAmple: Boolean = used < limitBytes / 2
 
   def storeOpened(): Unit = tables.incrementAndGet()
