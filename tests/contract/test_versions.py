@@ -7,7 +7,6 @@ was committed gives N, and the second commit of N+1 replaces the first.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 
 import pytest
 from support.expectations import (
@@ -220,11 +219,9 @@ def test_a_version_that_was_never_committed_is_refused(open_provider: Opener) ->
     assert state_at(provider, 2) == {("a",): (1,), ("b",): (2,)}
 
 
-def rocksdb_beside(opener: Opener) -> Iterator[Provider]:
+def rocksdb_beside(opener: Opener) -> Provider:
     """A new RocksDB store in a folder of its own: its refusals are the model."""
-    beside = Opener(opener.harness, ROCKSDB, opener.directory.parent / "rocksdb")
-    yield beside()
-    beside.close()
+    return opener.elsewhere(opener.directory.parent / "rocksdb", ROCKSDB)()
 
 
 @pytest.mark.parametrize("version", [-1, 1, 7])
@@ -232,15 +229,15 @@ def test_a_version_that_is_refused_has_sparks_condition(
     open_provider: Opener, version: int
 ) -> None:
     """Spark's callers tell errors apart by it. HDFS has conditions of its own below the class."""
-    for model in rocksdb_beside(open_provider):
-        expected = refuses(model.load, version).condition
-        assert expected is not None and expected.startswith("CANNOT_LOAD_STATE_STORE.")
-        for load in (open_provider().load, open_provider().load_read):
-            found = refuses(load, version).condition
-            if open_provider.kind is HDFS:
-                assert found is not None and found.startswith("CANNOT_LOAD_STATE_STORE.")
-            else:
-                assert found == expected
+    model = rocksdb_beside(open_provider)
+    expected = refuses(model.load, version).condition
+    assert expected is not None and expected.startswith("CANNOT_LOAD_STATE_STORE.")
+    for load in (open_provider().load, open_provider().load_read):
+        found = refuses(load, version).condition
+        if open_provider.kind is HDFS:
+            assert found is not None and found.startswith("CANNOT_LOAD_STATE_STORE.")
+        else:
+            assert found == expected
 
 
 @lacks(Capability.READS_DURING_BATCH)

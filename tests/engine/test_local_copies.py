@@ -83,7 +83,7 @@ def machine(queries: QueryHarness, open_provider: Opener, tmp_path: Path) -> Mac
 @pytest.fixture
 def other(queries: QueryHarness, open_provider: Opener, tmp_path: Path) -> Machine:
     """The same query on another checkpoint: the same names and lengths, other lineages."""
-    opener = Opener(open_provider.harness, open_provider.kind, tmp_path / "other" / "state")
+    opener = open_provider.elsewhere(tmp_path / "other" / "state")
     return Machine(queries, opener, tmp_path / "other local", sign=-1)
 
 
@@ -195,7 +195,7 @@ def test_a_copy_of_another_run_is_passed_over(machine: Machine, other: Machine, 
 def test_checkpoints_do_not_share_copies(
     queries: QueryHarness, open_provider: Opener, tmp_path: Path
 ) -> None:
-    opener = Opener(open_provider.harness, open_provider.kind, tmp_path / "other" / "state")
+    opener = open_provider.elsewhere(tmp_path / "other" / "state")
     machines = [
         Machine(queries, open_provider, tmp_path / "local"),
         Machine(queries, opener, tmp_path / "local", sign=-1),

@@ -346,7 +346,7 @@ def test_a_pack_of_another_checkpoint_breaks_the_lineage(
     queries: QueryHarness, open_provider: Opener, tmp_path: Path
 ) -> None:
     packs = write_three_batches(queries, open_provider)
-    elsewhere = Opener(open_provider.harness, open_provider.kind, tmp_path / "other" / "state")
+    elsewhere = open_provider.elsewhere(tmp_path / "other" / "state")
     query = Query(queries, elsewhere, SHAPE)
     foreign = [query.commit(batch, [([1], [batch])], []) for batch in range(2)][1]
     query.stop()

@@ -50,7 +50,7 @@ class Checkpoint:
         directory = opener.directory
         if scheme == "scripted":
             directory = Path(f"scripted:{directory}")
-        self.opener = Opener(opener.harness, opener.kind, directory)
+        self.opener = opener.elsewhere(directory)
         self.folder = opener.directory / "0" / "0"
         self.confs = {**CONFS, TAILRACE_CONF + "maxDeltas": "2"} if scheme == "scripted" else {}
 

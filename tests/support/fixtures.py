@@ -41,6 +41,12 @@ class Opener:
         self.directory = directory
         self._opened: list[Provider] = []
 
+    def elsewhere(self, directory: Path, kind: StoreKind | None = None) -> Opener:
+        """Opens on another directory. Its providers are closed with those of this one."""
+        other = Opener(self.harness, kind or self.kind, directory)
+        other._opened = self._opened
+        return other
+
     def __call__(
         self,
         shape: Shape | None = None,
