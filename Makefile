@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test test-long chaos simulate lint format engine clean bench-check bench-flowkv
+.PHONY: help setup demo test test-long test-rare chaos simulate lint format engine clean bench-check bench-flowkv
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,10 +26,13 @@ demo: engine  ## tailrace beside RocksDB, in under two minutes
 	@$(BIN)/tailrace demo
 
 test: lint engine  ## lint, then all tests
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long and not rare"
 
-test-long: engine  ## the tests that make test leaves out: every failpoint, kills, rules (about 20 minutes)
+test-long: engine  ## more tests: every failpoint, kills, rules (about 16 minutes)
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m long
+
+test-rare: engine  ## the rest: Spark's own stores, queries of the bench, repetitions (about 8 minutes)
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m rare
 
 # CHAOS_KILLS=20 make chaos: a short one. TAILRACE_SEED=n draws the same kills again.
 chaos: engine  ## 200 kills of queries at work, about 35 minutes; CHAOS_KILLS=20 takes 4

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from support.compilation import harness_jar
 from support.faults import TESTING, faults
 from support.fixtures import harness, harness_classes, open_provider
-from support.long_tests import is_long
+from support.long_tests import target_of
 from support.processes import FAULTS_PLUGIN
 
 import tailrace
@@ -26,8 +26,8 @@ FIRST = ("tests/faults/test_kills.py", "tests/bench/test_stopping.py")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if is_long(item.nodeid):
-            item.add_marker("long")
+        if mark := target_of(item.nodeid):
+            item.add_marker(mark)
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
 
 
@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "long: left to make test-long")
+    config.addinivalue_line("markers", "rare: left to make test-rare")
     config.addinivalue_line("markers", "needs(*capabilities): what a store must be able to do")
     config.addinivalue_line("markers", "lacks(capability): runs on the stores that cannot do it")
 

@@ -1,19 +1,18 @@
-"""The tests that `make test` leaves to `make test-long`.
+"""The tests that `make test` leaves to `make test-long` and `make test-rare`.
 
-Problem: a newcomer runs `make test`, within 12 minutes; all tests together take half an hour.
-Answer: repetitions of shorter tests, and programs that start Spark several times, are
-left to `make test-long`, which CI runs, too.
-Invariant: `make test` keeps every operator, every output mode, and every kind of fault.
+Problem: a newcomer runs `make test`, within 12 minutes; all tests together take three quarters of
+an hour on a quiet machine.
+Answer: repetitions of shorter tests, and programs that start Spark several times, are left to
+`make test-long`, which CI runs, too. Tests of Spark's own stores, of the bench's queries and further
+repetitions are left to `make test-rare`, before a release.
+Invariant: `make test` keeps every operator, every output mode, and every kind of fault; together
+with `make test-long` every option, every failpoint and every rule.
 """
 
 from __future__ import annotations
 
 ALL = ("",)
 LONG: dict[str, tuple[str, ...]] = {
-    "tests/contract/": (
-        "[rocksdb-changelog",
-        "[tailrace-snapshots",  # tailrace-cold has its snapshots, too
-    ),
     "tests/model/": (
         "test_few_retained_versions",
         "test_frequent_snapshots",
@@ -27,11 +26,12 @@ LONG: dict[str, tuple[str, ...]] = {
         *("is_free[remote]", "its_bound[remote]", "or_deletes[remote]", "once[remote"),
     ),
     "tests/engine/test_cold.py": ("its_bound[remote]", "its_memory[remote]"),
+    "tests/engine/test_remote_tier.py": ("test_a_process_that_ends_deletes_its_folder",),
     # ---- operators
     "tests/e2e/": ("restart_each",),
     "tests/e2e/test_aggregations.py": (
         *("[decimals]", "[rollup]", "[sorted_top_five]", "[struct_key]", "[array_key]"),
-        *("[keyed_update_live]", "[keyed_empty_batches_live]"),
+        *("[keyed_update_live]", "[keyed_empty_batches_live]", "share_the_state[texts]"),
     ),
     "tests/e2e/test_checkpoints.py": ("test_state_of_a_join_side[3]", "join_by_name"),
     "tests/e2e/test_cold.py": (
@@ -82,13 +82,8 @@ LONG: dict[str, tuple[str, ...]] = {
         *("[session_lists]", "[holistic_update]", "[sliding_complete]"),
     ),
     # ---- the bench; the operators of its queries are in tests/e2e, too
-    "tests/bench/test_workloads.py": tuple(
-        f"[{name}]"
-        for name in (
-            *("q5", "q5-append", "q7", "q7-session", "q8", "q11", "q11-median", "q12", "q13"),
-            *("q18", "q19", "q20", "lr2", "lr4", "cm1", "cm2", "ysb", "ysb-redis", "readwrite"),
-            *("session-median", "sessions", "window-append", "dedup-within"),
-        )
+    "tests/bench/test_workloads.py": (
+        *("[q7-session]", "[q11-median]", "[ysb]", "[ysb-redis]", "[session-median]"),
     ),
     "tests/bench/test_compare.py": ("two_checkouts_that_are_the_same",),
     "tests/bench/test_events.py": (
@@ -107,15 +102,45 @@ LONG: dict[str, tuple[str, ...]] = {
     ),
     "tests/faults/test_lost_executor.py": ALL,
     "tests/faults/test_rollback.py": (
-        *(f"set_back_to[{batch}]" for batch in (0, 1, 3, 4, 5, 6)),
+        *(f"set_back_to[{batch}]" for batch in (0, 3, 6)),
         *("right[join]", "right[windows_sync]", "right[windows_checkpoint_ids]"),
         *("test_set_back_twice", "test_a_batch_that_is_published_meanwhile_is_noticed"),
     ),
     "tests/faults/test_rules.py": ALL,
     "tests/faults/test_second_query.py": ("test_one_of_two_queries",),
 }
+RARE: dict[str, tuple[str, ...]] = {
+    "tests/contract/": (
+        *("[rocksdb-changelog", "[hdfs"),
+        "[tailrace-snapshots",  # tailrace-cold has its snapshots, too
+    ),
+    "tests/e2e/test_eviction.py": tuple(
+        f"of_rocksdb[{name}]"
+        for name in (
+            *("update", "plain_time", "within_watermark", "window_join_format_2"),
+            *("window_join_format_3", "range_join_format_3"),
+        )
+    ),
+    "tests/e2e/test_joins.py": (
+        *("[right_range_format_4]", "[full_range_format_3]", "[semi_range_format_3]"),
+        *("[left_null_keys]", "[full_range_default_restart_each]"),
+    ),
+    # make bench-check has them, too, with a million events
+    "tests/bench/test_workloads.py": tuple(
+        f"[{name}]"
+        for name in (
+            *("q5", "q5-append", "q7", "q8", "q11", "q12", "q13", "q18", "q19", "q20"),
+            *("lr2", "lr4", "cm1", "cm2", "readwrite", "sessions", "window-append", "dedup-within"),
+        )
+    ),
+    "tests/faults/test_rollback.py": tuple(f"set_back_to[{batch}]" for batch in (1, 4, 5)),
+}
 
 
-def is_long(test: str) -> bool:
-    """Whether the test of this name is left to `make test-long`."""
-    return any(path in test and any(name in test for name in names) for path, names in LONG.items())
+def target_of(test: str) -> str | None:
+    """The name of the mark that leaves this test to another target than `make test`."""
+    for mark, lists in (("rare", RARE), ("long", LONG)):
+        for path, names in lists.items():
+            if path in test and any(name in test for name in names):
+                return mark
+    return None
