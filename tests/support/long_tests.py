@@ -3,7 +3,7 @@
 Problem: a newcomer runs `make test`, within 12 minutes; all tests together take three quarters of
 an hour on a quiet machine.
 Answer: repetitions of shorter tests, and programs that start Spark several times, are left to
-`make test-long`, which CI runs, too. Tests of Spark's own stores, of the bench's queries and further
+`make test-long`, which CI runs, too. Tests of Spark's own stores, of the bench's queries and more
 repetitions are left to `make test-rare`, before a release.
 Invariant: `make test` keeps every operator, every output mode, and every kind of fault; together
 with `make test-long` every option, every failpoint and every rule.
