@@ -28,10 +28,10 @@ demo: engine  ## tailrace beside RocksDB, in under two minutes
 test: lint engine  ## lint, then all tests
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long and not rare"
 
-test-long: engine  ## more tests: every failpoint, kills, rules (about 15 minutes)
+test-long: engine  ## more tests: every failpoint, kills, rules (about 20 minutes)
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m long
 
-test-rare: engine  ## the rest: Spark's own stores, queries of the bench, repetitions (about 10 minutes)
+test-rare: engine  ## the rest: Spark's own stores, queries of the bench, repetitions
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m rare
 
 # CHAOS_KILLS=20 make chaos: a short one. TAILRACE_SEED=n draws the same kills again.
