@@ -103,7 +103,7 @@ def test_a_stopped_comparison_keeps_its_batches_and_leaves_no_files(
             if "/200000 batches" in line and not line.strip().startswith("1/"):
                 break
         process.terminate()
-        _, told = process.communicate(timeout=240)
+        _, told = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()

@@ -14,7 +14,7 @@ from tailrace.bench import redis_server as module
 from tailrace.bench.redis_server import RedisServer
 from tailrace.bench.stores import BenchError
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 300
 
 
 def wait_until_gone(pid: int) -> None:

@@ -86,7 +86,7 @@ def test_a_stopped_run_keeps_its_batches_and_leaves_no_files(
     out, temporary = tmp_path / "result.json", tmp_path / "temporary"
     with running(out, temporary) as process:
         end(process)
-        _, told = process.communicate(timeout=120)
+        _, told = process.communicate(timeout=300)
     assert process.returncode == 130, told
     found = json.loads(out.read_text())
     assert found["interrupted"] is True

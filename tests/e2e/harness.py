@@ -47,7 +47,7 @@ SHUFFLE_CONF = "spark.sql.shuffle.partitions"
 NO_DATA_BATCHES_CONF = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 # A query that hangs is a failure, not a test run that never ends.
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 300
 
 Frames = Mapping[str, DataFrame]
 CanonicalRow = tuple[Any, ...]

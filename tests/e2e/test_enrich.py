@@ -32,7 +32,7 @@ from tailrace.supervise import Backoff
 
 from .harness import TAILRACE, await_end, new_session
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 300
 COLUMNS = "campaign string, price double"
 ADS = {f"ad{number}": (f"campaign{number % 3}", number / 4) for number in range(10)}
 

@@ -30,7 +30,7 @@ from tailrace.supervise import Backoff, Failure, Verdict
 
 SOON = Backoff(first=0.01, cap=0.01)
 BATCHES = 3
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 300
 Sink = Callable[[DataFrame, int], None]
 
 

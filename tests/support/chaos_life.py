@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 300
 SHUTDOWN_SECONDS = 60
 
 

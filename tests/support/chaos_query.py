@@ -51,7 +51,7 @@ SINKS = ("file", "foreach")
 SOURCES = ("files", "cleaned", "python")
 FOLDERS = ("input", "closing", "checkpoint", "output")
 HALTED = 137
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 300
 POLL_SECONDS = 0.005
 
 # A life is short: code that is compiled or verified runs only a few times.
@@ -375,7 +375,7 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, (StreamingQueryException, TimeoutError)):
         return 1
     try:
-        code = _jvm().wait(timeout=10)
+        code = _jvm().wait(timeout=60)
     except (AttributeError, subprocess.TimeoutExpired):
         return 1
     print(f"the JVM ended with code {code}", file=sys.stderr)

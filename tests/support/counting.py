@@ -29,7 +29,8 @@ from pyspark.sql.streaming import StreamingQuery
 from tailrace import drain
 from tailrace.errors import CommitError
 
-PATIENCE_SECONDS = 90
+# Much longer than anything takes: on a busy machine the start of a cluster alone takes a minute.
+PATIENCE_SECONDS = 300
 # How long an event that must not happen is given to happen.
 RESTRAINT_SECONDS = 0.7
 OPTION = "spark.sql.streaming.stateStore.tailrace."

@@ -21,9 +21,9 @@ from pyspark import SparkContext
 from support.counting import Counting, eventually, happens
 from support.processes import JAVA_OPTIONS, say, session
 
-SLOW_UPLOAD = "upload.before@2=delay:12000"
+SLOW_UPLOAD = "upload.before@2=delay:30000"
 # Longer than the upload that was held up.
-LONG_ENOUGH_SECONDS = 25
+LONG_ENOUGH_SECONDS = 45
 
 
 def executors() -> list[int]:

@@ -13,7 +13,7 @@ import contextlib
 import socket
 import threading
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 300
 
 
 class SlowLine:

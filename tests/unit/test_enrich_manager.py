@@ -21,7 +21,7 @@ from tailrace.enrich.source import Key, Record, Source, Table, Wanted
 from tailrace.errors import EnrichmentError, SourceUnavailableError, TailraceError
 from tailrace.supervise import Backoff
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 300
 SCHEMA = StructType().add("name", "string").add("size", "integer")
 
 
