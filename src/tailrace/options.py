@@ -63,11 +63,12 @@ def integer_from(minimum: int, maximum: int = 2**31 - 1) -> Rule:
     )
 
 
+def or_none(rule: Rule) -> Rule:
+    return Rule(f"{rule.allowed}, or None", lambda value: value is None or rule.accepts(value))
+
+
 def byte_size_or_none() -> Rule:
-    return Rule(
-        'a size with its unit like "512m" or "8g" (k, m, g, t), or None',
-        lambda value: value is None or _quantity(value, _BYTE_UNITS),
-    )
+    return or_none(byte_size())
 
 
 def byte_size() -> Rule:
@@ -163,13 +164,13 @@ class Options:
         "always: all state that a batch does not use is spilled all the time, to small files, "
         "which only tests want.",
     )
-    io_threads: int = _option(
-        2,
+    io_threads: int | None = _option(
+        None,
         conf="ioThreads",
-        rule=integer_from(1, 64),
+        rule=or_none(integer_from(1, 64)),
         doc="How many jobs an executor runs at a time beside its batches: uploads, spilling, "
-        "cleaning, snapshots. The most urgent go first. Sessions of one process share it: the "
-        "first that asks for a number decides as long as its stores are open.",
+        "cleaning, snapshots. The most urgent go first. None: 2. Sessions of one process share it: "
+        "the first that asks for a number decides as long as its stores are open.",
     )
     io_bandwidth: str | None = _option(
         None,

@@ -44,3 +44,15 @@ def test_the_first_that_asks_decides_while_its_stores_are_open(
     assert value() == SIZES[other]
     stores[1].close()
     assert value() == default
+
+
+def test_a_store_that_could_not_be_opened_asks_for_nothing(
+    spark: SparkSession, open_provider: Opener
+) -> None:
+    runtime = spark._jvm.tailrace.spark.EngineRuntime.current()
+    default = runtime.budget().limit()
+    with pytest.raises(Exception, match="UnusableColdDir"):
+        open_provider(
+            confs={OPTION + "memoryLimit": "1g", OPTION + "coldDir": "nosuchsystem://host/folder"}
+        )
+    assert runtime.budget().limit() == default

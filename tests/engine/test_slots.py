@@ -110,6 +110,18 @@ def test_expected_keys_that_are_absent_cost_nothing_later(filled: Slots) -> None
     assert filled.call("prefetch")["bytes"] == 0
 
 
+def test_hints_of_a_batch_that_ended_leave_room_for_others(filled: Slots) -> None:
+    """Also where a job to read them never began."""
+    filled.next_batch()
+    for _ in range(20):
+        filled.call("bandwidth", bytes=1)
+        filled.call("expect", **{"from": 0, "until": 8_000})
+        filled.call("forget_expected")
+        filled.call("bandwidth", bytes=0)
+        wait_until(lambda: filled.call("reading") == 0, "jobs that read are still there")
+    assert filled.call("prefetch")["has_room"]
+
+
 @pytest.mark.parametrize("mode", ["on", "always"])
 def test_random_histories(harness_classes: HarnessJar, tmp_path: Path, mode: str) -> None:
     """Puts, removals, look-ups, hints, batches that are taken back, and frozen versions."""

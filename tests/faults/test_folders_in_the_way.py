@@ -229,25 +229,34 @@ def test_in_the_place_of_a_log_entry(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    ("folder", "suffix"),
+    [("offsets", ""), ("sources/0", ".compact"), ("state/0/_metadata/v2", "")],
+)
 def test_what_spark_deletes(
-    spark: SparkSession, faults: FileFaults, tmp_path: Path, scheme: str
+    spark: SparkSession,
+    faults: FileFaults,
+    tmp_path: Path,
+    scheme: str,
+    folder: str,
+    suffix: str,
 ) -> None:
     """An entry of a log that is a folder stays; a temporary checkpoint is deleted as a whole."""
     jvm = spark._jvm
     conf = jvm.org.apache.hadoop.conf.Configuration()
     for name, value in CONFS.items():
         conf.set(name, value)
-    letter = occupy(tmp_path / "checkpoint" / "offsets" / "0")
-    (tmp_path / "checkpoint" / "offsets" / "1").write_text("v1")
+    log = tmp_path / "checkpoint" / folder
+    letter = occupy(log / f"0{suffix}")
+    (log / f"1{suffix}").write_text("v1")
 
     def path(text: str) -> object:
         return jvm.org.apache.hadoop.fs.Path(f"{scheme}:{tmp_path}/checkpoint{text}")
 
     manager = jvm.tailrace.spark.TailraceFileManager(path(""), conf)
-    manager.delete(path("/offsets/0"))
-    manager.delete(path("/offsets/1"))
-    manager.delete(path("/offsets/2"))
+    for number in range(3):
+        manager.delete(path(f"/{folder}/{number}{suffix}"))
     assert_left(letter)
-    assert [entry.name for entry in (tmp_path / "checkpoint" / "offsets").iterdir()] == ["0"]
+    assert [entry.name for entry in log.iterdir()] == [f"0{suffix}"]
     manager.delete(path(""))
     assert not (tmp_path / "checkpoint").exists()

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from support.counting import Counting
+from support.counting import Counting, eventually, new_session
 
 TEXTS = ["oak elm", "elm fir", "oak fir yew", "ash", "elm ash box", "oak"]
 AFTERWARDS = ["oak pine", "elm box holly"]
@@ -121,14 +121,86 @@ def test_lost_offsets_are_refused(spark: SparkSession, tmp_path: Path, lost: int
 
 
 @pytest.mark.parametrize("lost", [1, 3, 6])
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({}, "state/tailrace has state of batch 5"),
+        ({"commit": "sync"}, "state/0/0 has state of batch 5"),
+    ],
+    ids=["async", "sync"],
+)
 def test_offsets_and_commits_that_are_older_than_the_state_are_refused(
-    spark: SparkSession, tmp_path: Path, lost: int
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], place: str, lost: int
 ) -> None:
     """A copy that took the logs first, or a restore of the logs alone."""
-    counting = ran(spark, tmp_path)
+    session = new_session(spark, **options)
+    counting = ran(session, tmp_path)
     for log in ("offsets", "commits"):
         remove(counting, log, *range(6 - lost, 6))
-    assert_refused(spark, counting, "state/tailrace has state of batch 5")
+    assert_refused(session, counting, place)
+
+
+def test_logs_that_are_older_than_a_snapshot_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The packs were lost with the logs; the snapshot is of a store with a name, as joins have."""
+    counting = ran(spark, tmp_path)
+    for log in ("offsets", "commits"):
+        remove(counting, log, 5)
+    for pack in counting.packs(6):
+        pack.unlink()
+    folder = counting.checkpoint / "state" / "0" / "0" / "left"
+    folder.mkdir()
+    (folder / "6.snapshot.tr").write_bytes(b"of a lost batch")
+    assert_refused(spark, counting, "state/0/0/left has state of batch 5")
+
+
+def test_lost_commits_that_name_their_state_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """With format 2 an entry of commits names the run of each store that the next batch reads."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
+    counting = ran(session, tmp_path)
+    kept = tmp_path / "4"
+    shutil.copy(counting.checkpoint / "commits" / "4", kept)
+    remove(counting, "commits", 3, 4, 5)
+    assert_refused(session, counting, "The newest entries of commits are missing")
+    remove(counting, "commits", 0, 1, 2)
+    assert_refused(session, counting, "The newest entries of commits are missing")
+    shutil.copy(kept, counting.checkpoint / "commits" / "4")
+    assert counting.problems_after(session) == []
+
+
+def test_a_query_of_another_kind_is_not_checked(spark: SparkSession, tmp_path: Path) -> None:
+    """Asynchronous progress tracking of Spark's leaves gaps in both logs."""
+    checkpoint = tmp_path / "checkpoint"
+
+    def run(n: int) -> None:
+        query = (
+            spark.readStream.format("rate-micro-batch")
+            .option("rowsPerBatch", 10)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint.as_uri())
+            .option("asyncProgressTrackingEnabled", "true")
+            .option("asyncProgressTrackingCheckpointIntervalMs", "400")
+            .option("_asyncProgressTrackingOverrideSinkSupportCheck", "true")
+            .start()
+        )
+        try:
+            eventually(
+                lambda: query.exception() or (query.lastProgress or {"batchId": 0})["batchId"] >= n,
+                f"batch {n}",
+            )
+            assert query.exception() is None
+        finally:
+            query.stop()
+
+    run(30)
+    offsets = sorted(int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*"))
+    assert offsets != list(range(offsets[0], offsets[-1] + 1)), "there is no gap to be seen"
+    run(offsets[-1] + 30)
 
 
 def test_a_gap_before_the_newest_offsets_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import pyspark
 from support.chaos_archive import class_archive
 from support.chaos_input import prepare
 from support.chaos_life import Life
-from support.chaos_query import FOLDERS, HALTED
+from support.chaos_query import FOLDERS, HALTED, TWO_HOSTS
 
 # Every boundary of the commit protocol, in the order in which a batch comes to it.
 PLACES = (
@@ -42,8 +42,8 @@ PLACES = (
 )
 POINTS = tuple(f"{place}.{side}" for place in PLACES for side in ("before", "after"))
 
-# Two executors, processes of their own. The third registration of each is slow, so that Spark
-# starts another attempt of the task on the other executor.
+# Two executors, processes of their own on hosts of their own. The third registration of each is
+# slow, so that Spark starts another attempt of the task on the other executor.
 SPECULATION = {
     "spark.executor.memory": "1g",
     "spark.executorEnv.TAILRACE_FAILPOINTS": (
@@ -55,6 +55,7 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.1",
 }
+SPECULATED = "speculative attempts: "
 
 
 def points_of(source: str) -> tuple[str, ...]:
@@ -165,6 +166,7 @@ class Chain:
         self.say = say
         self.history: list[str] = []
         self.killed: list[Kill] = []
+        self.speculated = 0
 
     def run(self) -> None:
         """1. Write the input. 2. A life for every kill. 3. A life that runs to the end."""
@@ -186,6 +188,10 @@ class Chain:
         # 3.
         if self.live(None) is not Ending.DONE:
             raise self.error("was left alone and did not come to its end")
+        if self.setting.speculates and self.speculated == 0:
+            raise self.error(
+                "came to its end, and Spark ran no task a second time beside the first"
+            )
 
     def live(self, kill: Kill | None) -> Ending:
         """One life. Its ending is added to the history and said at once."""
@@ -206,6 +212,9 @@ class Chain:
             life.end()
         if kill and ending in (Ending.HALTED, Ending.KILLED):
             self.killed.append(kill)
+        self.speculated += sum(
+            int(line.rpartition(" ")[2]) for line in life.lines if line.startswith(SPECULATED)
+        )
         last = life.progress[-1] if life.progress else "no batch"
         self.history.append(f"{ending.name.lower()}, planned {kill or 'to end'}, after {last}")
         seconds = time.monotonic() - began
@@ -271,7 +280,7 @@ class Chain:
         ]
         confs = {"spark.local.dir": str(scratch), **setting.confs}
         if setting.speculates:
-            arguments.append("--master=local-cluster[2,2,1024]")
+            arguments.append(f"--master={TWO_HOSTS}")
             confs = {**SPECULATION, **confs}
         arguments += [f"--conf={key}={value}" for key, value in confs.items()]
         arguments += [f"--java-option=-Djava.io.tmpdir={scratch}"]

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -328,6 +328,13 @@ def await_publication(checkpoint: Path) -> None:
         time.sleep(POLL_SECONDS)
 
 
+def speculative_attempts(spark: SparkSession) -> int:
+    """How many tasks Spark ran a second time beside the first, in the stages it remembers."""
+    status = spark.sparkContext._jsc.sc().statusStore()
+    first_attempts = (status.speculationSummary(stage, 0) for stage in range(MOST_STAGES))
+    return sum(found.get().numTasks() for found in first_attempts if found.isDefined())
+
+
 def say(line: str) -> None:
     print(line, flush=True)
 
@@ -348,6 +355,12 @@ def report_progress(checkpoint: Path) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+# More than a life has.
+MOST_STAGES = 500
+TWO_HOSTS = "two hosts"
+HOSTS = ("127.0.0.1", "127.0.0.2")
+CORES = 2
+MEGABYTES = 1024
 LOGS = {"batch": "offsets", "published": "commits"}
 
 
@@ -396,10 +409,37 @@ def session(
         "spark.jars": str(harness_jar()),
         **confs,
     }
-    builder = SparkSession.builder.master(master)
+    builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return tailrace.configure(builder, **options).getOrCreate()
+    builder = tailrace.configure(builder, **options)
+    if master == TWO_HOSTS:
+        master = start_cluster(builder._options)
+    return builder.master(master).getOrCreate()
+
+
+def start_cluster(settings: Mapping[str, str]) -> str:
+    """A master and a worker for each host, in Spark's own JVM, as in a local cluster of Spark's.
+
+    There all workers are on one host, and Spark never runs two attempts of a task on one host.
+    """
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(settings.items()))
+    jvm, gateway = SparkContext._jvm, SparkContext._gateway
+    conf = jvm.org.apache.spark.SparkConf().set("spark.master.rest.enabled", "false")
+    deploy = jvm.org.apache.spark.deploy
+    masters, workers = (
+        getattr(java_class, "MODULE$")
+        for java_class in (getattr(deploy.master, "Master$"), getattr(deploy.worker, "Worker$"))
+    )
+    started = masters.startRpcEnvAndEndpoint(HOSTS[0], 0, 0, conf)
+    urls = gateway.new_array(jvm.java.lang.String, 1)
+    urls[0] = f"spark://{HOSTS[0]}:{started._1().address().port()}"
+    for number, host in enumerate(HOSTS, 1):
+        workers.startRpcEnvAndEndpoint(
+            host, 0, 0, CORES, MEGABYTES, urls, None,
+            jvm.scala.Option.apply(number), conf, jvm.scala.Option.empty(),
+        )  # fmt: skip
+    return str(urls[0])
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -444,6 +484,8 @@ def main() -> int:
     say("ready")
     report_progress(query.checkpoint)
     run(spark, query, Failpoints(os.environ.get("TAILRACE_FAILPOINTS", "")))
+    if dict(given.conf).get("spark.speculation") == "true":
+        say(f"speculative attempts: {speculative_attempts(spark)}")
     spark.stop()
     say("done")
     return 0

@@ -73,7 +73,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "tests/faults/test_kill_referee.py": ALL,
     "tests/faults/test_kills.py": (
         *("join/foreach/files", "dedup/foreach/cleaned", "session/file/python"),
-        "test_point_that_is_never_passed_is_told",
+        *("window/foreach/files/speculation", "test_point_that_is_never_passed_is_told"),
     ),
     "tests/faults/test_lost_executor.py": ALL,
     "tests/faults/test_rollback.py": (
@@ -140,8 +140,6 @@ RARE: dict[str, tuple[str, ...]] = {
             *("q7-session", "q11-median", "ysb", "session-median"),
         )
     ),
-    # make chaos has queries with speculation, too
-    "tests/faults/test_kills.py": ("speculation",),
     "tests/faults/test_rollback.py": (
         *(f"set_back_to[{batch}]" for batch in (0, 1, 4, 5)),
         "right[windows_sync]",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tailrace.errors import RollbackError
 from tailrace.rollback.logs import BatchLog, read_lineages, read_offsets, with_checksum
-from tailrace.rollback.plan import local
+from tailrace.rollback.plan import local, verify_quiet
 from tailrace.rollback.sources import kind_of
 
 
@@ -125,3 +126,22 @@ def test_a_location_as_hadoop_writes_it(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     assert local(f"file:{tmp_path}/{name}") == tmp_path / name
     assert local((tmp_path / name).as_uri()) == tmp_path / name
+
+
+def test_a_file_that_vanishes_is_of_a_query_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    entry = tmp_path / "offsets" / "3"
+    entry.write_text("v1")
+    os.utime(entry, (0, 0))
+    verify_quiet(tmp_path / "offsets", 10)
+    look = Path.lstat
+
+    def late(path: Path) -> os.stat_result:
+        path.unlink()  # between the list and the look
+        return look(path)
+
+    monkeypatch.setattr(Path, "lstat", late)
+    with pytest.raises(RollbackError, match="seems to be running"):
+        verify_quiet(tmp_path, 10)

@@ -139,7 +139,10 @@ def verify_quiet(checkpoint: Path, seconds: float) -> None:
     newest, when = checkpoint, 0.0
     for name in ("offsets", "commits", "sources", "state"):
         for path in (checkpoint / name).rglob("*"):
-            changed = path.lstat().st_mtime
+            try:
+                changed = path.lstat().st_mtime
+            except FileNotFoundError:  # it was listed, and deleted since then: by the query
+                changed = time.time()
             if changed > when:
                 newest, when = path, changed
     age = time.time() - when

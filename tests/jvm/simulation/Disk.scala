@@ -42,8 +42,10 @@ final class Disk(world: World, val stores: Int, val rows: Long) {
   /** Where a new run goes on: the engine's own check. */
   def nextBatch: Long =
     try {
-      StartCheck.nextBatch("/checkpoint", offsets.keys.toSeq, commits.toSeq,
-        packs.values.map(_.version).toSeq)
+      StartCheck.verify("/checkpoint", offsets.keys.toSeq, commits.toSeq,
+        packs.values.map(pack => StartCheck.StateFile(pack.version, "state/tailrace")).toSeq,
+        namesState = false)
+      StartCheck.nextBatch(offsets.keys.toSeq, commits.toSeq)
     } catch {
       case missing: LogEntriesMissing =>
         throw new Violation(s"The query is refused: ${missing.getMessage}")

@@ -362,7 +362,10 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
     unresolved.clear()
     synchronized {
       resolutions.foreachValue {
-        case chunk: SlotChunk => chunk.cancel()
+        case chunk: SlotChunk =>
+          chunk.cancel()
+          pendingBytes -= chunk.pending // a job that never began does not give it up
+          chunk.pending = 0L
         case _ => vainCount += 1
       }
       resolutions = mutable.LongMap.empty[AnyRef]

@@ -76,16 +76,19 @@ final class LocalFileManager(raw: RawLocalFileSystem, folder: Path) extends Chec
     if (overwrite) {
       rename(temporary, path)
     } else {
-      try {
+      val linked = try {
         Files.createLink(local(path), local(temporary))
-        raw.delete(temporary, false)
+        true
       } catch {
         case _: NioFileExists => refuse(temporary, path)
         case _: UnsupportedOperationException | _: IOException =>
           // A disk without hard links.
           if (exists(path)) refuse(temporary, path)
           rename(temporary, path)
+          false
       }
+      // The file is there: a second name that stays is no error.
+      if (linked) try raw.delete(temporary, false) catch { case _: IOException => }
     }
   }
 
@@ -95,7 +98,7 @@ final class LocalFileManager(raw: RawLocalFileSystem, folder: Path) extends Chec
     Files.move(local(temporary), local(path), ATOMIC_MOVE)
   }
 
-  private def refuse(temporary: Path, path: Path): Unit = {
+  private def refuse(temporary: Path, path: Path): Nothing = {
     raw.delete(temporary, false)
     throw new FileAlreadyExistsException(s"$path exists already")
   }

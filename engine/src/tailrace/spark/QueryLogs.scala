@@ -2,10 +2,13 @@ package tailrace.spark
 
 import java.io.{ByteArrayOutputStream, FileNotFoundException}
 
+import scala.io.Source
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path, PathFilter}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.tailrace.RunningQuery
 import org.slf4j.LoggerFactory
 
@@ -115,24 +118,39 @@ private[spark] final class QueryLogs(below: CheckpointFileManager, conf: Configu
     val root = rootOf(path)
     awaitQuiet(root)
     val found = below.list(path, filter)
-    for {
-      query <- RunningQuery.of(root)
-      ledger <- sessionLedger if !ledger.knows(root, query.run)
-    } {
-      val packs = packsOf(root)
-      val next = StartCheck.nextBatch(root, numbersIn(found.toSeq),
-        numbers(new Path(path.getParent, Commits)), packs.versions)
-      ledger.beginRun(root, query.run, next, packs)
+    RunningQuery.of(root).filter(begins(root, _)).foreach { query =>
+      val offsets = numbersIn(found.toSeq)
+      val commits = numbers(new Path(path.getParent, Commits))
+      if (query.hasWholeLogs) {
+        StartCheck.verify(root, offsets, commits, new StateFiles(below, root).newest,
+          namesState(path.getParent, commits))
+      }
+      sessionLedger.foreach(
+        _.beginRun(root, query.run, StartCheck.nextBatch(offsets, commits), packsOf(root)))
+      lastRun = query.run
     }
     found
+  }
+
+  /** Without the plugin there is no ledger; this object then lives as long as the query's log. */
+  private def begins(root: String, query: RunningQuery): Boolean =
+    sessionLedger.fold(lastRun != query.run)(!_.knows(root, query.run))
+
+  private var lastRun = ""
+
+  /** As the newest entry of `commits` has it; if there is none, as the session's settings say. */
+  private def namesState(checkpoint: Path, commits: Seq[Long]): Boolean = commits.maxOption match {
+    case Some(newest) =>
+      val stream = below.open(new Path(checkpoint, s"$Commits/$newest"))
+      try Source.fromInputStream(stream, "UTF-8").mkString.contains("\"stateUniqueIds\"")
+      finally stream.close()
+    case None => conf.getInt(SQLConf.STATE_STORE_CHECKPOINT_FORMAT_VERSION.key, 1) >= 2
   }
 
   /** Spark asks whether an entry exists before it writes it; on a remote system that costs a trip. */
   def knownToBeNew(path: Path): Boolean = isEntry(path) && inQuery(path).exists {
     case (ledger, _, batch) => ledger.isNew(batch)
   }
-
-  def isEntry(path: Path): Boolean = QueryLogs.isEntry(path)
 
   /** An entry that is still on its way is waited for. */
   def awaitEntry(path: Path): Unit = if (isEntry(path)) awaitQuiet(rootOf(path.getParent))
@@ -185,7 +203,7 @@ private[spark] object QueryLogs {
 
   private def numberOf(path: Path): Option[Long] = path.getName.toLongOption
 
-  def isEntry(path: Path): Boolean = numberOf(path).nonEmpty &&
+  private def isEntry(path: Path): Boolean = numberOf(path).nonEmpty &&
     (path.getParent.getName == Offsets || path.getParent.getName == Commits)
 
   /** Takes a small file from Spark whole, and passes it on when Spark closes it. */

@@ -63,7 +63,9 @@ final class TailraceFileManager(path: Path, conf: Configuration) extends Checkpo
   override def delete(path: Path): Unit = {
     logs.awaitBelow(path)
     // Spark deletes entries of its logs, and a temporary checkpoint with all that is in it.
-    if (logs.isEntry(path)) TailraceFileManager.deleteUnlessFolder(below, path, conf)
+    if (TailraceFileManager.isLogEntry(path)) {
+      TailraceFileManager.deleteUnlessFolder(below, path, conf)
+    }
     else below.delete(path)
   }
 
@@ -163,6 +165,11 @@ object TailraceFileManager {
 
   /** Whether a file has the name of one that is being written, by us or by Spark. */
   private def isTemporary(name: String): Boolean = TemporaryName.matches(name)
+
+  private val LogEntry = """\d+(?:\.compact)?""".r
+
+  /** An entry of any log of Spark's: of a query, a source, a file sink or an operator's schemas. */
+  private def isLogEntry(path: Path): Boolean = LogEntry.matches(path.getName)
 
   /** `sources/<number>/<batch>`: the log entry of a source of Spark's for a batch. */
   private def isSourceLog(path: Path): Boolean =

@@ -79,7 +79,6 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
     this.columnFamilies = useColumnFamilies
 
     val options = StoreOptions(storeConf)
-    askForProcessOptions(options)
     val location = stateStoreId.storeCheckpointLocation()
     val folder = new CheckpointFolder(location, hadoopConf, copiesOf(location.toString, options))
     val packs = new CheckpointPacks(
@@ -114,6 +113,7 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
         options.spill, tierFor(options), options.readBatchRatio, options.maxAmplification),
       budget = runtime.budget,
       io = runtime.io)
+    askForProcessOptions(options) // last: a store that could not be opened asks for nothing
   }
 
   /** Where state is spilled to. An I/O thread asks a file system far away, and not the task. */

@@ -191,14 +191,18 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
     segment.slotOf(hash, word) >= 0 || segment.isInBase(word)
   }
 
+  /**
+   * A record is exchanged where it is: spilling installs in the middle of look-ups, which remember a
+   * slot. Room is made only for an entry that was in the base.
+   */
   override def exchange(hash: Int, present: SlotWord, word: SlotWord): Boolean = {
-    val segment = segmentOf(hash)
+    val segment = directory(indexOf(hash))
     val slot = segment.slotOf(hash, present)
     if (slot >= 0) {
       segment.setWord(slot, word)
       true
     } else if (segment.isInBase(present)) {
-      segment.insertNew(hash, word) // the base has a reference that is given up now
+      segmentOf(hash).insertNew(hash, word) // the base has a reference that is given up now
       true
     } else {
       false

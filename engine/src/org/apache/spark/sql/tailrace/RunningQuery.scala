@@ -26,6 +26,10 @@ final class RunningQuery private (execution: StreamExecution) {
   /** The query stops after this batch and asks for no other: the batch is published before. */
   def runsOnce: Boolean = execution.trigger == Once
 
+  /** Asynchronous progress tracking writes an entry now and then: its logs have gaps. */
+  def hasWholeLogs: Boolean =
+    !execution.isInstanceOf[AsyncProgressTrackingMicroBatchExecution]
+
   /** Whether the batch that runs now keeps state in stores of this provider. */
   def keepsStateIn(provider: Class[_]): Boolean =
     execution.lastExecution.sparkSession.sessionState.conf.stateStoreProviderClass ==
