@@ -52,10 +52,14 @@ final class Budget(defaultLimit: Long, val poisons: Boolean = false) {
   /** The same for records, which may not use the part that is kept for tables and changes. */
   def tryReserveForRecords(bytes: Long): Boolean = tryReserve(bytes, limitForRecords)
 
+  /** Bytes that do not fit are not booked for a moment: another reservation would fail for them. */
   private def tryReserve(bytes: Long, most: Long): Boolean = {
-    val fits = booked.addAndGet(bytes) <= most
-    if (!fits) booked.addAndGet(-bytes)
-    fits
+    var present = booked.get()
+    while (present + bytes <= most) {
+      if (booked.compareAndSet(present, present + bytes)) return true
+      present = booked.get()
+    }
+    false
   }
 
   def reserve(bytes: Long): Unit = if (!tryReserve(bytes)) {

@@ -143,6 +143,12 @@ final class StateTable(
   /** Records and lists that were spilled so far. */
   def spilled: Long = spill.spilled
 
+  /**
+   * For lists of spilled records, which are short and soon gone: they are not refused memory when
+   * it is to be freed.
+   */
+  private val bookkeeping = new Budget(Long.MaxValue)
+
   private var allocatedBefore = 0L
   private var starvationsSeen = 0L
 
@@ -159,7 +165,7 @@ final class StateTable(
     override def familyOf(id: Int): Family = StateTable.this.familyOf(id)
     override def reserved: Long = reservedBytes
     override def slotBytes: Long = byName.valuesIterator.map(_.slotBytes).sum
-    override def newChanges(): Changes = new Changes(StateTable.bookkeeping)
+    override def newChanges(): Changes = new Changes(bookkeeping)
     override def keepsRecords: Boolean = {
       releaseFrozen()
       frozen != null && !frozen.isPastRecords
@@ -390,12 +396,6 @@ final class StateTable(
 object StateTable {
   private val CompactionMinimum = 32L << 20
   private val SmallArena = 1L << 20
-
-  /**
-   * For lists of spilled records, which are short and soon gone: they are not refused memory when
-   * it is to be freed.
-   */
-  private val bookkeeping = new Budget(Long.MaxValue)
 
   /** A version of the state, and which of the possible histories led to it. */
   final case class Position(version: Long, lineage: Long)
