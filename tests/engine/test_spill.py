@@ -294,6 +294,69 @@ def test_a_frozen_version_takes_memory_for_what_is_in_memory(table: SpillTable) 
     table.call("thaw")
 
 
+def ends(table: SpillTable) -> str:
+    return str(table.call("snapshots")["ends"])
+
+
+def fill_beside_a_snapshot(table: SpillTable) -> None:
+    """Batches that need the memory of all that the snapshot keeps."""
+    for batch in range(12):
+        table.put(batch * 10_000, (batch + 1) * 10_000, size=400)
+        table.next_batch()
+
+
+def test_a_task_does_not_wait_for_a_snapshot_that_has_not_begun(table: SpillTable) -> None:
+    """Another store's snapshot hangs; the checkpoint does not answer."""
+    table.start(limit=16 * MB)
+    table.put(0, 20_000, size=400)
+    table.call("apply")
+    table.call("occupy_snapshots")
+    assert table.call("snapshot")
+    table.call("begin")
+    assert ends(table) == ""
+    fill_beside_a_snapshot(table)
+    assert ends(table) == "put off"
+    table.call("let_snapshots_go")
+    assert table.call("snapshot")  # a later one is written
+    wait_until(lambda: ends(table) == "put off, written")
+    assert table.call("snapshots")["files"] == 1
+
+
+@ON_EACH_TIER
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_task_does_not_wait_for_a_snapshot_that_hangs(table: SpillTable, lists: bool) -> None:
+    """The records are free at once. The writer sees it when the checkpoint answers."""
+    table.start(limit=16 * MB, lists=lists)
+    put = table.append if lists else table.put
+    put(0, 20_000, size=400)
+    table.call("apply")
+    assert table.call("snapshot", hangs=True)
+    table.call("begin")
+    for batch in range(12):
+        put(batch * 10_000, (batch + 1) * 10_000, size=400)
+        table.next_batch()
+    assert ends(table) == ""
+    assert table.call("snapshots")["frozen"]
+    assert not table.call("freeze")  # there is one at a time
+    table.call("let_snapshots_go")
+    wait_until(lambda: ends(table) == "put off")
+    assert table.call("snapshots")["files"] == 0
+    assert not table.call("snapshots")["frozen"]
+
+
+@pytest.mark.parametrize("end", ["revert", "close"])
+def test_a_snapshot_that_waits_for_its_turn_is_cancelled(table: SpillTable, end: str) -> None:
+    table.start(limit=16 * MB)
+    table.put(0, 1_000)
+    table.call("apply")
+    table.call("occupy_snapshots")
+    assert table.call("snapshot")
+    table.call("close_table" if end == "close" else end)
+    assert ends(table) == "cancelled"
+    table.call("let_snapshots_go")
+    table.is_open = end != "close"
+
+
 def test_slots_are_small(table: SpillTable) -> None:
     """Twelve bytes each, of which at least four ninths are in use."""
     table.start(limit=256 * MB)

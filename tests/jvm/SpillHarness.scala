@@ -33,6 +33,7 @@ class SpillHarness extends Operations {
   private val calls = new Calls
   private val io = new IoScheduler(IoScheduler.DefaultPermits, IoScheduler.DefaultQueueLimit,
     Clock.system, Threads.Daemons.named("tailrace-io"))
+  private val snapshots = new HeldSnapshots(io)
   private var table: StateTable = _
   private var budget: Budget = _
   private var shared: SharedSetting[Long] = _
@@ -85,10 +86,19 @@ class SpillHarness extends Operations {
       case "revert" => table.revert()
       case "freeze" => frozen = table.freeze(operation.path("at_begin").asBoolean())
         return nodes.booleanNode(frozen.isDefined)
+      case "occupy_snapshots" => snapshots.occupy()
+      case "snapshot" => frozen = table.freeze()
+        frozen.foreach(snapshots.submit(_, operation.path("hangs").asBoolean()))
+        return nodes.booleanNode(frozen.isDefined)
+      case "let_snapshots_go" => snapshots.letGo()
+      case "snapshots" => return nodes.objectNode().put("ends", snapshots.ends.mkString(", "))
+        .put("files", snapshots.written.size).put("frozen", table.isFrozen)
       case "frozen_records" => return recordsOf(frozen.get)
       case "frozen_log" => return spilledOf(frozen.get)
       case "thaw" => frozen.foreach(_.done())
+      case "close_table" => table.close()
       case "close" =>
+        snapshots.letGo()
         frozen.foreach(_.done())
         table.close()
       case "words" => // in the order of the table: a number, or its negative if it was spilled

@@ -4,7 +4,7 @@ import java.io.OutputStream
 
 import org.apache.spark.unsafe.Platform
 
-import tailrace.cold.{ColdEntry, ColdReader}
+import tailrace.cold.{ColdEntry, ColdReader, ColdRef, ColdRefs}
 import tailrace.format.{Codec, EntryKind, FileHeader, StateFileWriter}
 import tailrace.layout.{Nodes, Record}
 
@@ -29,22 +29,59 @@ private[commit] final class RecordFile(stream: OutputStream, header: FileHeader,
       null, node.valueAddress, node.length)
   }
 
+  /** The same, if it needs no block to be written: nothing but memory is touched then. */
+  def tryPut(family: Int, record: Record): Boolean = {
+    val fits = file.hasRoom(record.keyLength, record.valueLength)
+    if (fits) put(family, record)
+    fits
+  }
+
+  /** For each node of the record's list, the reference to its values, or none: they are in memory. */
+  def spilledOf(record: Record): ColdRefs = {
+    val nodes = record.nodes
+    new ColdRefs(Array.tabulate(nodes.length) { place =>
+      val node = nodes(place)
+      (if (node.isCold) node.coldRef else ColdRef.None).raw
+    })
+  }
+
+  /** The values that these references name; null where there is none. */
+  def readSpilled(refs: ColdRefs, cold: ColdReader): Array[ColdEntry] =
+    Array.tabulate(refs.length) { place =>
+      val ref = refs(place)
+      if (ref.raw == ColdRef.None.raw) null else cold(ref)
+    }
+
   /** The record's whole list; `cold` reads those of its values that are not in memory. */
   def putList(family: Int, record: Record, cold: ColdReader): Unit = {
+    val spilled = readSpilled(spilledOf(record), cold)
+    while (!tryPutList(family, record, spilled)) writeBlock()
+  }
+
+  /**
+   * The record's whole list, if it needs no block to be written. `spilled` has the values of nodes that
+   * are not in memory, and null for the others.
+   */
+  def tryPutList(family: Int, record: Record, spilled: Array[ColdEntry]): Boolean = {
     val nodes = record.nodes
-    val spilled = new Array[ColdEntry](nodes.length) // null: the node has its value
     var length = 0L
     spilled.indices.foreach { place =>
-      val node = nodes(place)
-      if (node.isCold) spilled(place) = cold(node.coldRef)
-      length += (if (node.isCold) spilled(place).payloadLength.toLong else 4L + node.length)
+      val entry = spilled(place)
+      length += (if (entry != null) entry.payloadLength.toLong else 4L + nodes(place).length)
     }
     if (length > Int.MaxValue / 2) {
       throw new IllegalStateException(s"a list of $length bytes is too long for one key")
     }
-    file.entry(EntryKind.PutList, family, null, record.keyAddress, record.keyLength,
-      length.toInt)((target, begin) => fill(nodes, spilled, target, begin))
+    val fits = file.hasRoom(record.keyLength, length.toInt)
+    if (fits) {
+      file.entry(EntryKind.PutList, family, null, record.keyAddress, record.keyLength,
+        length.toInt)((target, begin) => fill(nodes, spilled, target, begin))
+    }
+    fits
   }
+
+  /** Writes what was put so far. */
+  def writeBlock(): Unit = file.writeBlock()
 
   private def fill(
       nodes: Nodes, spilled: Array[ColdEntry], target: Array[Byte], begin: Long): Unit = {

@@ -2,6 +2,7 @@ package tailrace.commit
 
 import java.io.{FilterOutputStream, OutputStream}
 
+import tailrace.cold.ColdRefs
 import tailrace.files.{FileNames, StateFolder}
 import tailrace.format.{Codec, FileHeader, FileKind}
 import tailrace.io.{IoJob, IoKind, IoPieces, IoScheduler}
@@ -18,26 +19,34 @@ final class SnapshotWriter(
 
   /**
    * Writes in the background. `written` or `failed` is called at the end, and only then is the frozen
-   * version done: a thread that waits for it sees the outcome. `reported`, after it, reports a snapshot
-   * that was written; the store does not wait for that.
+   * version done: a thread that waits for it sees the outcome. `failed` is called, too, if the snapshot
+   * is cancelled before it begins. `reported`, after it, reports a snapshot that was written; the store
+   * does not wait for that.
    */
   def submit(frozen: FrozenVersion)(
       written: Long => Unit)(failed: Throwable => Unit)(reported: => Unit): Unit =
-    try io.submit(IoKind.Snapshot, s"The snapshot of version ${frozen.version} of $store") { job =>
-      val isWritten = try {
-        written(write(frozen, job))
-        true
-      } catch {
-        case error: Throwable =>
-          failed(error)
-          false
-      } finally frozen.done()
-      if (isWritten) reported
+    try {
+      val title = s"The snapshot of version ${frozen.version} of $store"
+      val ticket = io.submit(IoKind.Snapshot, title) { job =>
+        if (frozen.begins() && writeTo(frozen, job)(written)(failed)) reported
+      }
+      frozen.submitted(ticket)(failed)
     } catch {
       case error: Throwable => // it was never begun
         frozen.done()
         throw error
     }
+
+  private def writeTo(frozen: FrozenVersion, job: IoJob)(
+      written: Long => Unit)(failed: Throwable => Unit): Boolean =
+    try {
+      written(write(frozen, job))
+      true
+    } catch {
+      case error: Throwable =>
+        failed(frozen.cancellation.getOrElse(error))
+        false
+    } finally frozen.done()
 
   /** Writes now, in the caller's thread, and returns the file's size. */
   def write(frozen: FrozenVersion, job: IoJob = IoJob.unpaced): Long = {
@@ -62,14 +71,22 @@ final class SnapshotWriter(
       file: RecordFile, frozen: FrozenVersion, part: FrozenVersion.Part): Unit = {
     var index = 0L
     while (index < part.records.size) {
-      if ((index & 0xfff) == 0) stopIfCancelled(frozen)
-      val record = part.record(index)
-      if (part.family.kind.multiValue) {
-        file.putList(part.family.id, record, part.family.readColdOnce)
-      } else {
-        file.put(part.family.id, record)
-      }
+      if (part.family.kind.multiValue) writeList(file, frozen, part, index)
+      else writeRecord(file, frozen, part, index)
       index += 1
+    }
+  }
+
+  private def writeRecord(
+      file: RecordFile, frozen: FrozenVersion, part: FrozenVersion.Part, index: Long): Unit =
+    while (!frozen.reading(file.tryPut(part.family.id, part.record(index)))) file.writeBlock()
+
+  private def writeList(
+      file: RecordFile, frozen: FrozenVersion, part: FrozenVersion.Part, index: Long): Unit = {
+    val refs = new ColdRefs(frozen.reading(file.spilledOf(part.record(index)).raw))
+    val spilled = file.readSpilled(refs, part.family.readColdOnce)
+    while (!frozen.reading(file.tryPutList(part.family.id, part.record(index), spilled))) {
+      file.writeBlock()
     }
   }
 
@@ -81,7 +98,7 @@ final class SnapshotWriter(
   private def writeSpilled(file: RecordFile, frozen: FrozenVersion): Unit = {
     val left = new Array[Long](frozen.families.map(_.family.id).max + 1)
     frozen.families.foreach(part => left(part.family.id) = part.spilled)
-    frozen.log.foreach(() => stopIfCancelled(frozen)) { entry =>
+    frozen.log.foreach(() => frozen.stopIfCancelled()) { entry =>
       if (entry.count == 0) {
         left(entry.family) -= 1
         file.put(entry.family, entry)
@@ -92,14 +109,9 @@ final class SnapshotWriter(
         s"in $store, version ${frozen.version}, the log has ${part.spilled - left(part.family.id)}")
     }
   }
-
-  private def stopIfCancelled(frozen: FrozenVersion): Unit =
-    if (frozen.isCancelled) throw new SnapshotWriter.Cancelled
 }
 
 object SnapshotWriter {
-  final class Cancelled extends InterruptedException("the snapshot is not needed any more")
-
   /** Paces the job by the bytes that it writes. */
   private final class PacedStream(out: OutputStream, pieces: IoPieces)
     extends FilterOutputStream(out) {

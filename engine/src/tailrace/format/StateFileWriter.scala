@@ -51,6 +51,10 @@ final class StateFileWriter(stream: OutputStream, header: FileHeader, codec: Cod
     fill(raw, at)
   }
 
+  /** Whether an entry of this size needs no block to be written first. */
+  def hasRoom(keyLength: Int, valueLength: Int): Boolean =
+    filled == 0 || filled + EntryHeaderSize.toLong + keyLength + valueLength <= BlockSize
+
   def finish(): Unit = {
     writeBlock()
     val end = java.nio.ByteBuffer.allocate(16).putInt(0).putInt(blocks).putLong(entries).array()
@@ -86,7 +90,8 @@ final class StateFileWriter(stream: OutputStream, header: FileHeader, codec: Cod
     at + EntryHeaderSize + keyLength
   }
 
-  private def writeBlock(): Unit = if (filled > 0) {
+  /** Ends a block. The entries themselves only fill it, as long as there is room. */
+  def writeBlock(): Unit = if (filled > 0) {
     val bound = codec.maximumLength(filled)
     if (stored.length < bound) stored = new Array[Byte](bound)
     val length = codec.compress(raw, filled, stored)

@@ -345,7 +345,7 @@ private[store] object SpillManager {
     def retire(freed: Changes): Unit
     /** Whether a snapshot keeps records from being freed: spilling would gain nothing. */
     def keepsRecords: Boolean
-    /** Waits until none does. */
+    /** Waits until none does; a snapshot that stands still, or has not begun, is cancelled. */
     def awaitFrozen(): Unit
   }
 }

@@ -1,7 +1,7 @@
 package tailrace.versions
 
 import java.util.concurrent.{Semaphore, TimeUnit}
-import java.util.concurrent.atomic.AtomicBoolean
+import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 
 import org.slf4j.LoggerFactory
 
@@ -14,7 +14,7 @@ import tailrace.io.IoScheduler
 import tailrace.memory.Budget
 import tailrace.metrics.BatchMeter
 import tailrace.recovery.Loader
-import tailrace.store.{Lineage, PlannedFamily, StateTable}
+import tailrace.store.{FrozenVersion, Lineage, PlannedFamily, StateTable}
 import tailrace.store.StateTable.Position
 
 /**
@@ -59,7 +59,7 @@ final class VersionedStore(
   private var isLoaded = false
   private var refusalsBefore = 0L
   private var isSnapshotPutOff = false
-  private var putOffCount = 0L
+  private val putOffCount = new AtomicLong
   /** Versions whose snapshot is known to belong to the live lineage. */
   private val goodSnapshots = new java.util.TreeSet[java.lang.Long]
   @volatile private var newestVersion = 0L
@@ -182,8 +182,8 @@ final class VersionedStore(
     }
   }
 
-  /** How often a snapshot found no memory for the addresses of its records. */
-  def snapshotsPutOff: Long = putOffCount
+  /** How often memory was too short for a snapshot: for its addresses, or for what it kept. */
+  def snapshotsPutOff: Long = putOffCount.get
 
   def commit(snapshot: SnapshotWish, meter: BatchMeter): Long = {
     // 1. Sealed.
@@ -238,13 +238,7 @@ final class VersionedStore(
   private def freezeNow(atBegin: Boolean): Unit = if (!table.isFrozen) {
     val made = table.freeze(atBegin)
     isSnapshotPutOff = made.isEmpty && !atBegin
-    if (made.isEmpty && atBegin) {
-      putOffCount += 1
-      if (putOffCount == 1) {
-        log.warn(s"A snapshot of $description is put off: memory is short. The changes files hold " +
-          "everything, but a restart takes longer; raise the option memory_limit.")
-      }
-    }
+    if (made.isEmpty && atBegin) snapshotPutOff()
     made.foreach { frozen =>
       policy.snapshotStarted()
       snapshotWriter.submit(frozen) { bytes =>
@@ -252,12 +246,20 @@ final class VersionedStore(
         snapshotIsGood(frozen.version)
       } { error =>
         policy.snapshotFailed()
-        if (!error.isInstanceOf[SnapshotWriter.Cancelled]) {
-          log.warn(s"The snapshot of version ${frozen.version} of $description was not written; " +
-            "the changes files still hold everything, and another snapshot is tried later.", error)
+        error match {
+          case cancelled: FrozenVersion.Cancelled => if (cancelled.forMemory) snapshotPutOff()
+          case _ => log.warn(s"The snapshot of version ${frozen.version} of $description was not " +
+            "written; the changes files still hold everything, and another snapshot is tried later.",
+            error)
         }
       } (snapshotReady(frozen.version))
     }
+  }
+
+  /** A later commit asks for it again. */
+  private def snapshotPutOff(): Unit = if (putOffCount.incrementAndGet() == 1) {
+    log.warn(s"A snapshot of $description is put off: memory is short. The changes files hold " +
+      "everything, but a restart takes longer; raise the option memory_limit.")
   }
 
   private def snapshotNow(meter: BatchMeter): Unit = {
