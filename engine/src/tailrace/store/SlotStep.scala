@@ -15,6 +15,9 @@ private[store] final class SlotStep(
 
   def isDone: Boolean = ticket.isDone
 
+  /** Waits until the file is there; throws the error of the step. */
+  def await(): Unit = ticket.await()
+
   /** Waits until the file is there, and puts it in the place of the slots. */
   def install(): Unit = {
     val found = ticket.await()

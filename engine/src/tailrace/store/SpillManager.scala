@@ -178,8 +178,10 @@ private[store] final class SpillManager(
     slotStep = picked.map(new SlotStep(_, log, io, host.name)).orNull
   }
 
+  /** A task that is interrupted while it waits leaves the step where it is, as in `installStep`. */
   private def installSlots(): Unit = {
     val present = slotStep
+    if (!present.isDone) present.await()
     slotStep = null
     present.install()
   }
