@@ -222,3 +222,24 @@ def test_files_of_slots_are_deleted_with_the_table(
     assert len(list(table.folder.glob("*.slots"))) < 200
     table.call("close")
     assert not table.folder.exists() or not list(table.folder.iterdir())
+
+
+def test_files_of_slots_are_deleted_when_no_record_is_left(
+    harness_classes: HarnessJar, tmp_path: Path
+) -> None:
+    """The log has no segment then, and its folder has files of slots only."""
+    table = Slots(harness_classes, tmp_path / "cold")
+    table.start(limit=64 * MB, mode="always")
+    table.put(0, 1_000, size=5_000)  # each in a segment of its own
+    while not table.slots()["files"]:
+        table.next_batch()
+    table.remove(0, 1_000)
+    for _ in range(100):
+        table.next_batch()
+        table.get(0, 10)  # at a look, files are deleted
+        if not table.files():
+            break
+    assert not table.files()
+    assert list(table.folder.glob("*.slots"))
+    table.call("close")
+    assert not table.folder.exists()

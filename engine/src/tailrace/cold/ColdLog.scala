@@ -60,6 +60,9 @@ final class ColdLog(private[cold] val storage: ColdStorage, io: IoScheduler) {
 
   def isEmpty: Boolean = segments.isEmpty
 
+  /** Whether there may be files: segments, or slots, or those that are to be deleted. */
+  def hasFolder: Boolean = synchronized(folder != null)
+
   /** Not: something could not be read or written. The caller may have stopped half-way. */
   def isSound: Boolean = !failed
 

@@ -306,7 +306,7 @@ private[store] final class SpillManager(
     slotStep = null
     cleaning = null
     isExhausted = false
-    if (!log.isEmpty || log.hasGarbage) {
+    if (log.hasFolder) {
       val delete = log.clear()
       val deleted = io.submit(IoKind.Clean, s"Deleting files of ${host.name}")(_ => delete())
       if (await) deleted.awaitEnd()
