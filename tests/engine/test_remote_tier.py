@@ -160,6 +160,18 @@ def test_a_file_system_that_fails_loses_nothing(
     again.abort()
 
 
+def test_the_owner_does_not_wait_for_an_upload(table: SpillTable, faults: FileFaults) -> None:
+    """A segment is sealed to be cleaned while the owner takes note of an earlier step."""
+    table.start(limit=4 * MB, scheme="scripted")
+    table.call("open_log")
+    with faults.hold("create", SEGMENT) as until_held:
+        table.call("clean_later")
+        until_held()
+        table.call("install_later")
+        table.call("result", call="install")
+    table.call("result", call="clean")
+
+
 # ---- reading
 
 

@@ -34,6 +34,7 @@ class SpillHarness extends Operations {
   private val io = new IoScheduler(IoScheduler.DefaultPermits, IoScheduler.DefaultQueueLimit,
     Clock.system, Threads.Daemons.named("tailrace-io"))
   private val snapshots = new HeldSnapshots(io)
+  private var other: (ColdLog, Seq[ColdRef]) = _
   private var table: StateTable = _
   private var budget: Budget = _
   private var shared: SharedSetting[Long] = _
@@ -61,6 +62,15 @@ class SpillHarness extends Operations {
         table.prefetch.submit()
       case "get_later" => calls.start(operation.path("call").asText()) {
         nodes.numberNode(numbers.count(sizeOf(_) == operation.path("size").asInt()))
+      }
+      case "open_log" => other = logOfTwoSegments()
+      case "clean_later" => calls.start("clean") {
+        other._1.readToClean(other._2.last.segment)
+        nodes.nullNode()
+      }
+      case "install_later" => calls.start("install") {
+        other._1.spilling.installed()
+        nodes.nullNode()
       }
       case "waits" => return nodes.booleanNode(calls.waits(operation.path("call").asText()))
       case "result" => return calls.result(operation.path("call").asText())

@@ -39,6 +39,7 @@ final class ColdLog(private[cold] val storage: ColdStorage, io: IoScheduler) {
   private val segments = new ConcurrentHashMap[Int, ColdSegment] // all that have a file
   private val bytesRead = new LongAdder
   @volatile private var failed = false
+  private val making = new Object // guards that one folder is made
   // Guarded by this.
   private var folder: ColdFolder = null
   private var nextId = 0
@@ -268,11 +269,19 @@ final class ColdLog(private[cold] val storage: ColdStorage, io: IoScheduler) {
 
   /** A new file in the log's folder. */
   private[cold] def openFile(name: String): SegmentFile = {
-    val place = synchronized {
-      if (folder == null) folder = storage.tier.newFolder()
-      folder
+    placeOfFiles().open(name)
+  }
+
+  /** The folder is made with the first file, under a lock that only I/O threads wait for. */
+  private def placeOfFiles(): ColdFolder = making.synchronized {
+    val known = synchronized(folder)
+    if (known != null) {
+      known
+    } else {
+      val made = storage.tier.newFolder()
+      synchronized { folder = made }
+      made
     }
-    place.open(name)
   }
 
   private[cold] def entryAdded(segment: ColdSegment, size: Int): ColdRef = synchronized {

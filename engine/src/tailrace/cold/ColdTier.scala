@@ -22,7 +22,7 @@ trait ColdTier {
   /** Two entries with at most so many bytes between them are read with one request. */
   def largestGap: Long
 
-  /** A new, empty folder for one store's files. It is asked for under the log's lock. */
+  /** A new, empty folder for one store's files. For I/O threads. */
   private[cold] def newFolder(): ColdFolder
 }
 

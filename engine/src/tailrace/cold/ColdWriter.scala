@@ -7,14 +7,18 @@ import scala.collection.mutable
  * are written together, and deleted together, with no copying (FlowKV's file per window).
  *
  * A log has one writer for spilling and one for cleaning, so that each has segments of its own:
- * entries that were cleaned have lived for long, and are not mixed with new ones. Used by I/O threads
- * only, by any number of them.
+ * entries that were cleaned have lived for long, and are not mixed with new ones. Used by I/O threads,
+ * by any number of them, one at a time.
+ *
+ * Invariant: the owner calls `installed` only, which never waits for a file: what was written since has
+ * a lock of its own. An I/O thread may hold the writer for as long as an upload takes.
  */
 final class ColdWriter private[cold] (log: ColdLog) {
   import ColdWriter._
 
   private val open = mutable.LongMap.empty[ColdSegment] // by lane
-  private val written = mutable.Set.empty[ColdSegment] // since the last step was installed
+  // Since the last step was installed. Guarded by itself.
+  private val written = mutable.Set.empty[ColdSegment]
 
   /** Writes an entry; it can be read after the next `flush`. */
   def append(lane: Long, bytes: Array[Byte], start: Int, size: Int): ColdRef = {
@@ -22,7 +26,7 @@ final class ColdWriter private[cold] (log: ColdLog) {
     writing {
       val segment = segmentFor(lane, size)
       ref = log.entryAdded(segment, size)
-      written += segment
+      written.synchronized(written += segment)
       segment.file.write(bytes, start, size)
     }
     ref
@@ -31,7 +35,7 @@ final class ColdWriter private[cold] (log: ColdLog) {
   def flush(): Unit = writing(open.foreachValue(_.file.flush()))
 
   /** The table refers to all that was written so far. For the store's owner, between two steps. */
-  def installed(): Unit = synchronized {
+  def installed(): Unit = written.synchronized {
     written.foreach(log.installed)
     written.clear()
   }
@@ -43,7 +47,7 @@ final class ColdWriter private[cold] (log: ColdLog) {
 
   private[cold] def forget(): Unit = synchronized {
     open.clear()
-    written.clear()
+    written.synchronized(written.clear())
   }
 
   private def segmentFor(lane: Long, size: Int): ColdSegment = {
