@@ -22,7 +22,7 @@ import tailrace.io.{Clock, IoKind, IoScheduler, Threads}
 import tailrace.layout.Record
 import tailrace.layout.hash.HashLayout
 import tailrace.memory.Budget
-import tailrace.spark.SharedSetting
+import tailrace.spark.{EngineRuntime, SharedSetting}
 import tailrace.store.{Family, FamilyKind, FrozenVersion, PlannedFamily, StateTable}
 
 class SpillHarness extends Operations {
@@ -42,6 +42,7 @@ class SpillHarness extends Operations {
   private var tierName: String = _
   private var scheme: String = _
   private var frozen: Option[FrozenVersion] = None
+  private var remembered = (0L, 0)
   private val bytes = new Array[Byte](1 << 16)
 
   override protected def execute(operation: JsonNode): JsonNode = {
@@ -89,6 +90,17 @@ class SpillHarness extends Operations {
         setKey(number)
         family.remove(table.changes, bytes, Key, 8)
       }
+      case "remember" => // where the value is now: the record may be freed later
+        setKey(numbers.head)
+        val record = family.get(bytes, Key, 8)
+        remembered = (record.valueAddress, record.valueLength)
+      case "poisons" => // the memory of all other tests of this process
+        return nodes.booleanNode(EngineRuntime.current.budget.poisons)
+      case "bytes_there" =>
+        val found = new Array[Byte](remembered._2)
+        Platform.copyMemory(
+          null, remembered._1, found, Platform.BYTE_ARRAY_OFFSET.toLong, found.length.toLong)
+        return nodes.binaryNode(found)
       case "drain" => return nodes.numberNode(drain())
       case "begin" => table.begin()
       case "apply" => table.apply(0L)

@@ -8,6 +8,7 @@ Invariant: a package may use packages of lower levels only; the drawing is the g
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,13 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = REPOSITORY / "engine" / "src"
 DOCUMENT = REPOSITORY / "ARCHITECTURE.md"
 BEGIN, END = "<!-- layers: begin -->\n", "<!-- layers: end -->\n"
-OURS = re.compile(r"^(?:tailrace|org\.apache\.spark\.sql\.tailrace)\b")
+ROOTS = r"(?:_root_\.)?(?:tailrace|org\.apache\.spark\.sql\.tailrace)"
+OURS = re.compile(rf"{ROOTS}\b")
+IMPORT = re.compile(r"(?:^|(?<=[;{]))[ \t]*import[ \t]+((?:[^{}\n;]|\{[^{}]*\})+)", re.MULTILINE)
+"""An import, wherever it stands: its braces may go on over several lines."""
+IMPORTED = re.compile(r"([\w.]+)(?:\{([^{}]*)\})?")
+WRITTEN_OUT = re.compile(rf"(?<![\w.]){ROOTS}(?:\.[a-z]\w*)+(?=\.[A-Z{{])")
+"""A name in full in the code, of a class in a package of any depth."""
 
 Graph = dict[str, set[str]]
 
@@ -30,20 +37,25 @@ def package_of(name: str) -> str:
 
 
 def imports_of(text: str) -> set[str]:
-    """The packages that a source imports: the part of a name before its first capital letter."""
+    """The packages that a source names: the part of a name before its first capital letter.
+
+    In braces each name counts: `import tailrace.{store, layout}` names two packages.
+    """
     found = set()
-    for line in re.findall(r"^import ([\w.]+)", text, re.MULTILINE):
-        if OURS.match(line):
-            words = []
-            for word in line.rstrip(".").split("."):
-                if word[0].isupper() or word == "_":
-                    break
-                words.append(word)
-            found.add(".".join(words))
-    # Names that are written out in full.
-    for line in re.findall(r"[^\w.]tailrace\.([a-z]+)\.[A-Z{]", text):
-        found.add(f"tailrace.{line}")
+    for clause in IMPORT.findall(text):
+        for prefix, braces in IMPORTED.findall(clause):
+            for selector in braces.split(",") if braces else [""]:
+                name = prefix + re.split(r"\s|=>", selector.strip())[0]
+                if OURS.match(name):
+                    found.add(package_part(name))
+    rest = IMPORT.sub("", text)
+    found.update(package_part(name) for name in WRITTEN_OUT.findall(rest))
     return found
+
+
+def package_part(name: str) -> str:
+    words = name.removeprefix("_root_.").rstrip(".").split(".")
+    return ".".join(itertools.takewhile(lambda word: re.match("[a-z]", word), words))
 
 
 def graph() -> Graph:

@@ -4,7 +4,7 @@ Problem: a hundred thousand histories need a fast machine and no Spark.
 Answer: the engine's ledger and pipeline are pure functions; a plain Java program drives them. This
 module starts it and reads its output.
 Invariant: every history was run to its end, or its violation is reported with its seed; the seed
-alone replays it.
+alone replays it. An exception of the simulation is no violation: it proves nothing about the rules.
 """
 
 from __future__ import annotations
@@ -21,12 +21,27 @@ PROGRAM = "org.apache.spark.sql.tailrace.testing.simulation.Simulations"
 RULES = range(1, 8)
 
 
+NO_SEED = "none"
+
+
 @dataclass(frozen=True)
 class Violation:
-    """A history that broke a rule: `make simulate REPLAY=seed` shows it."""
+    """A history that broke a rule: `make simulate REPLAY=seed` shows it.
+
+    `harm` is one of the names in tests/jvm/simulation/Violation.scala.
+    """
 
     seed: int
+    harm: str
     text: str
+
+
+class SimulationError(Exception):
+    """The simulation itself failed, in the history of this seed."""
+
+    def __init__(self, seed: int, text: str) -> None:
+        super().__init__(f"the simulation itself failed, seed {seed}: {text}")
+        self.seed = seed
 
 
 def simulate(
@@ -36,15 +51,22 @@ def simulate(
     rules_off: str = "",
     threads: int = 2,
     most: int = 5,
+    defective: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Violation]:
-    """Runs the histories of these seeds, and ends early when so many violations were found."""
+    """Runs the histories of these seeds, and ends early when so many violations were found.
+
+    In the history of the seed `defective` the simulation itself is made to fail.
+    """
     found = []
     finished = None
-    for line in _run("run", first, count, rules_off, threads, most):
+    seed = NO_SEED if defective is None else defective
+    for line in _run("run", first, count, rules_off, threads, most, seed):
         word, *fields = line.split("\t")
         if word == "violation":
-            found.append(Violation(int(fields[0]), fields[1]))
+            found.append(_violation(fields))
+        elif word == "defect":
+            raise SimulationError(int(fields[0]), fields[1])
         elif word == "progress":
             progress(int(fields[0]))
         elif word == "finished":
@@ -54,9 +76,38 @@ def simulate(
     return sorted(found, key=lambda violation: violation.seed)
 
 
-def replay(seed: int, rules_off: str = "") -> list[str]:
-    """The history of a seed, a line an event; the last line is its outcome."""
-    return list(_run("replay", seed, rules_off))
+@dataclass(frozen=True)
+class History:
+    """The events of one seed, a line each, and how it ended."""
+
+    events: list[str]
+    violation: Violation | None
+
+    @property
+    def lines(self) -> list[str]:
+        end = self.violation
+        return [*self.events, f"violation: {end.harm}: {end.text}" if end else "no violation"]
+
+
+def replay(seed: int, rules_off: str = "", defective: int | None = None) -> History:
+    events: list[str] = []
+    for line in _run("replay", seed, rules_off, NO_SEED if defective is None else defective):
+        word, *fields = line.split("\t")
+        if word == "event":
+            events.append(fields[0])
+        elif word == "violation":
+            return History(events, _violation(fields))
+        elif word == "defect":
+            print("\n".join(events))
+            raise SimulationError(seed, fields[1])
+        elif word == "ended":
+            return History(events, None)
+    raise AssertionError("the program did not come to its end")
+
+
+def _violation(fields: list[str]) -> Violation:
+    seed, harm, text = fields
+    return Violation(int(seed), harm, text)
 
 
 def _run(*arguments: object) -> Iterator[str]:

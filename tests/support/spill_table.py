@@ -7,6 +7,7 @@ Invariant: a record is named by its number; the rest of it is filler.
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,13 @@ class SpillTable(Remote):
 
     def remove(self, start: int, end: int) -> None:
         self.call("remove", **{"from": start, "until": end})
+
+    def remember(self, number: int) -> None:
+        """Where the value of this record is: `bytes_there` reads there, whatever became of it."""
+        self.call("remember", **{"from": number, "until": number + 1})
+
+    def bytes_there(self) -> bytes:
+        return base64.b64decode(self.call("bytes_there"))
 
     def values(self, start: int, end: int) -> int:
         found: int = self.call("values", **{"from": start, "until": end})

@@ -43,6 +43,35 @@ import org.apache.spark.sql.tailrace.operators._
     }
 
 
+@pytest.mark.parametrize(
+    ("source", "packages"),
+    [
+        ("import tailrace.{store, layout}", {"tailrace.store", "tailrace.layout"}),
+        ("import tailrace.{store => kept, io => _}", {"tailrace.store", "tailrace.io"}),
+        ("import tailrace.{\n  store,\n  layout\n}\n", {"tailrace.store", "tailrace.layout"}),
+        (
+            "import tailrace.layout.{hash, Record}",
+            {"tailrace.layout", "tailrace.layout.hash"},
+        ),
+        ("import java.util, tailrace.store.StateTable", {"tailrace.store"}),
+        ("import tailrace.{io}, tailrace.store._", {"tailrace.io", "tailrace.store"}),
+        ("import _root_.tailrace.store._", {"tailrace.store"}),
+        ("object A {\n  import tailrace.store.StateTable\n}", {"tailrace.store"}),
+        ("def f = { import tailrace.store._; 1 }", {"tailrace.store"}),
+        ("val a = new tailrace.layout.hash.HashLayout(1)", {"tailrace.layout.hash"}),
+        ("f(tailrace.layout.hash.HashLayout.Size)", {"tailrace.layout.hash"}),
+        (
+            "val a: org.apache.spark.sql.tailrace.operators.Rows",
+            {"org.apache.spark.sql.tailrace.operators"},
+        ),
+        ("import other.tailrace.store.X\nother.tailrace.store.X", set()),
+        ('conf.get("tailrace.memory.limit")', set()),
+    ],
+)
+def test_names_of_packages_are_seen_wherever_they_stand(source: str, packages: set[str]) -> None:
+    assert imports_of(source) == packages
+
+
 def test_no_source_is_too_long() -> None:
     lengths = {
         str(path.relative_to(SOURCES)): len(path.read_text(encoding="utf-8").splitlines())

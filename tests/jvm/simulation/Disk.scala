@@ -48,7 +48,7 @@ final class Disk(world: World, val stores: Int, val rows: Long) {
       StartCheck.nextBatch(offsets.keys.toSeq, commits.toSeq)
     } catch {
       case missing: LogEntriesMissing =>
-        throw new Violation(s"The query is refused: ${missing.getMessage}")
+        throw new Violation(Harm.StartRefused, s"The query is refused: ${missing.getMessage}")
     }
 
   /** A store's state after `version` batches, from packs that form one chain. */
@@ -58,21 +58,23 @@ final class Disk(world: World, val stores: Int, val rows: Long) {
     } else {
       val found = packs.values.filter(pack => pack.complete && pack.version == version)
         .flatMap(_.parts.collect { case (at, part) if at.store == s"$store" => at -> part })
-      world.require(found.map(_._1.lineage).toSet.size <= 1,
+      world.require(found.map(_._1.lineage).toSet.size <= 1, Harm.PacksOfTwoRuns,
         s"version $version of store $store is in packs of different runs")
       found.headOption.flatMap { case (_, part) =>
         load(store, version - 1).filter(_.lineage == part.parent).map(_ => part.state)
       }
     }
 
-  /** Rule 1: every batch in `commits` can be loaded. */
+  /** Rules 1 and 2: every batch in `commits` can be loaded, and was planned for good. */
   def committed(batch: Long): Unit = {
+    world.require(offsets.contains(batch), Harm.PublishedWithoutOffsets,
+      s"batch $batch is published, and offsets/$batch is not visible")
     (0 until stores).foreach { store =>
       val state = load(store, batch + 1)
-      world.require(state.nonEmpty,
+      world.require(state.nonEmpty, Harm.PublishedWithoutState,
         s"batch $batch is published, and store $store has no version ${batch + 1}")
       val expected = (0L until offsets(batch)).count(_ % stores == store)
-      world.require(state.get.rows == expected,
+      world.require(state.get.rows == expected, Harm.RowsWrong,
         s"after batch $batch store $store has counted ${state.get.rows} of $expected rows")
     }
     commits += batch
@@ -82,7 +84,7 @@ final class Disk(world: World, val stores: Int, val rows: Long) {
   /** A sink that is idempotent in the batch's number: output that was shown must not change. */
   def show(batch: Long, output: Seq[(Seq[Long], Long)]): Unit = {
     shown.get(batch).foreach { before =>
-      world.require(before == output,
+      world.require(before == output, Harm.OutputChanged,
         s"batch $batch was shown again, changed: first $before, then $output")
     }
     shown(batch) = output
@@ -90,12 +92,14 @@ final class Disk(world: World, val stores: Int, val rows: Long) {
   }
 
   def read(from: Long, until: Long): Unit = world.require(from >= forgotten || from == until,
+    Harm.SourceForgot,
     s"rows $from to $until are asked for, and the source has forgotten those before $forgotten")
 
   /** At the end every row was shown once and is counted once. */
   def verifyEnd(): Unit = {
     val all = shown.values.flatten.flatMap(_._1).toSeq.sorted
-    world.require(all == (0L until rows), s"of $rows rows these were shown: ${all.mkString(" ")}")
-    world.require(commits.contains(offsets.lastKey), "the last batch is not published")
+    world.require(all == (0L until rows), Harm.RowsWrong,
+      s"of $rows rows these were shown: ${all.mkString(" ")}")
+    world.require(commits.contains(offsets.lastKey), Harm.NeverEnds, "the last batch is not published")
   }
 }

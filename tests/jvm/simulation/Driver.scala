@@ -87,6 +87,20 @@ final class Driver(
 
   def isCurrent(batch: BatchId): Boolean = isAlive && state.current(batch).nonEmpty
 
+  /** Whether the batch's files are still being written. */
+  def isPending(batch: BatchId): Boolean =
+    state.current(batch).flatMap(_.batches.get(batch.number)).exists(_.isPending)
+
+  /** The batch that waits for a part of an executor that is lost. */
+  def lostBatch: Option[String] = for {
+    checkpoint <- state.checkpoints.get(Root)
+    batch <- checkpoint.batches.values.find(_.phase == BatchPhase.Applied)
+    store <- batch.stores.values.find { store =>
+      !store.durable && !executors.exists(each => each.isAlive && each.id == store.executor)
+    }
+  } yield s"batch ${batch.number} of store ${store.at.store} was lost with executor " +
+    s"${store.executor}, and the query waits for it for ever"
+
   def hasFailed: Boolean = !isAlive || state.checkpoints.get(Root).exists(_.failure.nonEmpty)
 
   // ---- the ledger's effects
@@ -301,7 +315,10 @@ final class Driver(
 
   private def failed(why: String): Unit = {
     world.note(s"$run fails: $why")
-    world.require(world.reasons.nonEmpty, s"the query failed without a reason: $why")
+    world.require(world.reasons.nonEmpty || world.givenUp.isEmpty, Harm.WriteGivenUp,
+      s"the query failed because ${world.givenUp.last} was tried once, and not again: $why")
+    world.require(world.reasons.nonEmpty, Harm.FailedWithoutReason,
+      s"the query failed without a reason: $why")
     endRun()
   }
 
@@ -319,7 +336,7 @@ final class Driver(
     val asked = run
     awaitQuiet {
       if (!hasFailed && run == asked) {
-        world.require(disk.commits.contains(number),
+        world.require(disk.commits.contains(number), Harm.PendingRead,
           s"the state was read after batch $number, and it is not there")
       }
     }

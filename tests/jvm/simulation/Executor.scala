@@ -70,6 +70,7 @@ final class Executor(world: World, name: String, disk: Disk, driver: Driver)
             case None =>
               // Where the run has failed meanwhile, the version may never become durable.
               world.require(driver.hasFailed || !driver.isCurrent(attempt.batch),
+                if (driver.isPending(attempt.batch.before)) Harm.PendingRead else Harm.StateLost,
                 s"version $version of store ${attempt.store} cannot be loaded")
               failed
           }

@@ -4,8 +4,12 @@ import java.util.concurrent.atomic.AtomicLong
 
 import tailrace.faults.Rules
 
-/** One history: a query from its first row to its last, through crashes and restarts. */
-final class Simulation(seed: Long, rules: Rules, faults: Double) {
+/**
+ * One history: a query from its first row to its last, through crashes and restarts.
+ *
+ * @param isDefective the simulation fails early in the history: a test asks for it
+ */
+final class Simulation(seed: Long, rules: Rules, faults: Double, isDefective: Boolean = false) {
   private val world = new World(seed, rules, faults)
   private val disk = new Disk(world, stores = 1 + world.below(3), rows = 10L + world.below(40))
   private val sinkSkips = world.chance(0.5)
@@ -20,7 +24,8 @@ final class Simulation(seed: Long, rules: Rules, faults: Double) {
       s"${if (forgets) "a source that forgets" else "a source that keeps"}")
     startDriver()
     crashes()
-    world.run(Horizon)(driver.isDone)
+    if (isDefective) world.after(world.millis(1))(Option.empty[Long].get)
+    world.run(Horizon, driver.lostBatch)(driver.isDone)
   }
 
   def history: Seq[String] = world.history
@@ -46,32 +51,38 @@ final class Simulation(seed: Long, rules: Rules, faults: Double) {
 }
 
 /**
- * Many histories, on all cores, as a program: `run first count rulesOff threads most` prints a line
- * for every seed with a violation, at most so many, and how many histories there were; `replay seed
- * rulesOff` prints the history of one seed.
+ * Many histories, on all cores, as a program: `run first count rulesOff threads most defective`
+ * prints a line for every seed with a violation or a failure of the simulation itself, at most so
+ * many, and how many histories there were; `replay seed rulesOff defective` prints the history of
+ * one seed. In the history of the seed `defective` the simulation fails; `none` is no seed.
  */
 object Simulations {
   private val ReportEvery = 10000L
 
   def main(arguments: Array[String]): Unit = arguments match {
-    case Array("run", first, count, rulesOff, threads, most) =>
-      run(first.toLong, count.toLong, Rules.allBut(rulesOff), threads.toInt, most.toInt)
-    case Array("replay", seed, rulesOff) =>
-      replay(seed.toLong, Rules.allBut(rulesOff)).foreach(println)
+    case Array("run", first, count, rulesOff, threads, most, defective) =>
+      new Simulations(Rules.allBut(rulesOff), defective)
+        .run(first.toLong, count.toLong, threads.toInt, most.toInt)
+    case Array("replay", seed, rulesOff, defective) =>
+      new Simulations(Rules.allBut(rulesOff), defective).replay(seed.toLong)
     case other => throw new IllegalArgumentException(s"unknown arguments: ${other.mkString(" ")}")
   }
+}
 
-  private def run(first: Long, count: Long, rules: Rules, threads: Int, most: Int): Unit = {
+private final class Simulations(rules: Rules, defective: String) {
+  import Simulations.ReportEvery
+
+  def run(first: Long, count: Long, threads: Int, most: Int): Unit = {
     val next = new AtomicLong(first)
     val finished = new AtomicLong
-    val violations = new AtomicLong
+    val found = new AtomicLong
     val workers = (1 to threads).map { number =>
       val worker = new Thread(() => {
         var seed = next.getAndIncrement()
-        while (seed < first + count && violations.get() < most) {
-          outcomeOf(seed, rules).foreach { violation =>
-            violations.incrementAndGet()
-            println(s"violation\t$seed\t$violation")
+        while (seed < first + count && found.get() < most) {
+          outcomeOf(seed, simulationOf(seed)).left.foreach { finding =>
+            found.incrementAndGet()
+            println(finding)
           }
           val done = finished.incrementAndGet()
           if (done % ReportEvery == 0) println(s"progress\t$done")
@@ -85,21 +96,23 @@ object Simulations {
     println(s"finished\t$finished")
   }
 
-  private def outcomeOf(seed: Long, rules: Rules): Option[String] =
-    try {
-      new Simulation(seed, rules, faults = 1.0).run()
-      None
-    } catch {
-      case violation: Violation => Some(violation.getMessage)
-      case error: Throwable => Some(s"the simulation itself failed: $error at " +
-        error.getStackTrace.take(4).mkString(", "))
-    }
-
-  private def replay(seed: Long, rules: Rules): Seq[String] = {
-    val simulation = new Simulation(seed, rules, faults = 1.0)
-    val outcome = try s"no violation, ${simulation.run()} events" catch {
-      case violation: Violation => s"violation: ${violation.getMessage}"
-    }
-    simulation.history :+ outcome
+  def replay(seed: Long): Unit = {
+    val simulation = simulationOf(seed)
+    val outcome = outcomeOf(seed, simulation)
+    simulation.history.foreach(event => println(s"event\t$event"))
+    println(outcome.fold(identity, events => s"ended\t$events"))
   }
+
+  private def simulationOf(seed: Long): Simulation =
+    new Simulation(seed, rules, faults = 1.0, isDefective = defective == s"$seed")
+
+  /** How many events there were, or the line that reports the fault. */
+  private def outcomeOf(seed: Long, simulation: Simulation): Either[String, Long] =
+    try Right(simulation.run()) catch {
+      case violation: Violation =>
+        Left(s"violation\t$seed\t${violation.harm.name}\t${violation.getMessage}")
+      // It says nothing about the protocol, and must not count as if it did.
+      case error: Throwable =>
+        Left(s"defect\t$seed\t$error at ${error.getStackTrace.take(4).mkString(", ")}")
+    }
 }

@@ -12,9 +12,6 @@ import scala.collection.mutable
 
 import tailrace.faults.{Rule, Rules}
 
-/** A rule of the protocol was broken, or a row was lost, doubled or never counted. */
-final class Violation(message: String) extends RuntimeException(message, null, false, false)
-
 /**
  * Virtual time, chance and the record of a history.
  *
@@ -33,6 +30,8 @@ final class World(seed: Long, val rules: Rules, faults: Double) {
   val calmAfter: Long = millis(3000 + random.nextInt(9000))
   /** Why a run of the query may fail. */
   val reasons = mutable.ArrayBuffer.empty[String]
+  /** Writes that would have succeeded later, and were not repeated. */
+  val givenUp = mutable.ArrayBuffer.empty[String]
 
   def millis(count: Long): Long = count * 1000000L
 
@@ -60,23 +59,32 @@ final class World(seed: Long, val rules: Rules, faults: Double) {
 
   def history: Seq[String] = recorded.toSeq
 
-  /** Runs until `isDone` or until nothing happens any more; returns how many events there were. */
-  def run(horizon: Long)(isDone: => Boolean): Long = {
+  /**
+   * Runs until `isDone` or until nothing happens any more; returns how many events there were.
+   *
+   * @param lost the batch that the query waits for in vain, because it was lost with an executor
+   */
+  def run(horizon: Long, lost: => Option[String])(isDone: => Boolean): Long = {
+    def stuck(otherwise: String): Violation = lost match {
+      case Some(batch) => new Violation(Harm.LostWithExecutor, batch)
+      case None => new Violation(Harm.NeverEnds, otherwise)
+    }
     var count = 0L
     while (events.nonEmpty && !isDone) {
       val event = events.dequeue()
       now = event.at
       if (now > horizon) {
-        throw new Violation(s"The query has not come to its end within ${horizon / 1000000000L} s.")
+        throw stuck(s"The query has not come to its end within ${horizon / 1000000000L} s.")
       }
       count += 1
       event.action()
     }
-    if (!isDone) throw new Violation("Nothing happens any more, and the query is not at its end.")
+    if (!isDone) throw stuck("Nothing happens any more, and the query is not at its end.")
     count
   }
 
-  def require(holds: Boolean, otherwise: => String): Unit = if (!holds) throw new Violation(otherwise)
+  def require(holds: Boolean, harm: => Harm, otherwise: => String): Unit =
+    if (!holds) throw new Violation(harm, otherwise)
 }
 
 /** A process that can die. Steps that it has begun then never go on. */
@@ -105,7 +113,7 @@ class Process(val world: World, val name: String) {
       if (!fails) {
         done(Some(number))
       } else if (number >= 5 || !world.rules.isOn(Rule.RetryWrites)) {
-        if (broken) world.reasons += s"$what cannot be written"
+        if (broken) world.reasons += s"$what cannot be written" else world.givenUp += what
         world.note(s"$name gives up writing $what")
         done(None)
       } else {
