@@ -232,6 +232,95 @@ def test_who_waits_for_tokens_makes_way(io: IoWorld) -> None:
     io.sees("begins", "upload")
 
 
+PIECE = 256 << 10
+
+
+def paces(io: IoWorld, job: str, kind: str, count: int) -> None:
+    """A running job that moves bytes next; they are counted when it asks for their tokens."""
+    before = io.counts(kind)["bytes"]
+    io.tell(job, "pace", count)
+    wait_until(lambda: io.counts(kind)["bytes"] == before + count)
+
+
+def test_tokens_go_to_the_most_urgent(io: IoWorld) -> None:
+    io.start(permits=4)
+    io.call("bandwidth", bytes=1000)
+    for job, kind in [("s", "snapshot"), ("c", "clean"), ("u", "upload"), ("l", "localCopy")]:
+        io.submit(job, kind)
+        io.sees("begins", job)
+        paces(io, job, kind, 1000)
+    order = []
+    for _ in range(4):
+        io.call("advance", nanos=SECOND)
+        wait_until(lambda: any(io.has("paced", job) for job in "scul"))
+        (job,) = [job for what, job in io.happened if what == "paced"]
+        io.sees("paced", job)
+        order.append(job)
+    assert order == ["u", "l", "c", "s"]
+
+
+def test_a_more_urgent_job_waits_for_one_piece_at_most(io: IoWorld) -> None:
+    io.start(permits=3)
+    io.call("bandwidth", bytes=PIECE)
+    io.submit("copy", "localCopy")
+    io.submit("fetch", "fetch")
+    paces(io, "copy", "localCopy", 4 * PIECE)
+    io.call("advance", nanos=SECOND)
+    paces(io, "fetch", "fetch", PIECE)
+    io.call("advance", nanos=SECOND)
+    io.sees("paced", "fetch")
+    io.call("advance", nanos=2 * SECOND)
+    assert not io.has("paced", "copy")
+    io.call("advance", nanos=SECOND)
+    io.sees("paced", "copy")
+
+
+def test_who_is_cancelled_or_makes_way_takes_no_tokens(io: IoWorld) -> None:
+    io.start(permits=1)
+    io.call("bandwidth", bytes=1000)
+    io.submit("snapshot", "snapshot")
+    paces(io, "snapshot", "snapshot", 3_600_000)
+    io.submit("clean", "clean")
+    io.sees("begins", "clean")  # the snapshot pauses
+    paces(io, "clean", "clean", 3_600_000)
+    io.call("cancel", job="clean")
+    with pytest.raises(StoreError, match="clean: it was cancelled"):
+        io.result("clean")
+    io.submit("upload", "upload")
+    io.sees("begins", "upload")
+    io.tell("upload", "pace", 1000)
+    wait_until(lambda: io.counts("upload")["bytes"] == 1000)
+    io.call("advance", nanos=SECOND)
+    io.sees("paced", "upload")
+
+
+@pytest.mark.parametrize(("bandwidth", "wait"), [(3600, SECOND), (0, 0)])
+def test_who_waits_for_tokens_sees_a_new_limit(io: IoWorld, bandwidth: int, wait: int) -> None:
+    io.start(permits=2)
+    io.call("bandwidth", bytes=1)
+    io.submit("copy", "localCopy")
+    io.submit("clean", "clean")
+    paces(io, "copy", "localCopy", 1800)
+    paces(io, "clean", "clean", 1800)
+    io.call("bandwidth", bytes=bandwidth)
+    io.call("advance", nanos=wait)
+    io.sees("paced", "copy")
+    io.sees("paced", "clean")
+
+
+def test_a_thread_that_cannot_be_started_takes_no_permit(io: IoWorld) -> None:
+    io.start(permits=1)
+    io.call("threads", may_start=False)
+    for job in ("one", "two"):
+        io.submit(job, "upload")
+        with pytest.raises(StoreError, match="unable to create native thread"):
+            io.result(job)
+    assert (io.running("upload"), io.counts("upload")["failed"]) == (0, 2)
+    io.call("threads", may_start=True)
+    io.submit("three", "upload")
+    io.end("three")
+
+
 def test_a_full_queue_makes_who_submits_wait(io: IoWorld) -> None:
     io.start(permits=1, queue=2)
     for job in ("one", "two", "three"):

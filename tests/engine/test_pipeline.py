@@ -13,9 +13,11 @@ import base64
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.compilation import harness_jar
+from support.fixtures import wait_until
 from support.harness import HarnessJar, StoreError
 from support.pipeline import PipelineHarness, PipelineWorld
 
@@ -119,6 +121,55 @@ def test_a_part_is_told_how_many_of_other_batches_are_waiting(pipeline: Pipeline
     for store in "abc":
         pipeline.submit(0, store).result()
     assert [pipeline.submit(1, store).result() for store in "ab"] == [3, 0]
+
+
+# ---- bandwidth
+
+
+def test_packs_are_written_piece_by_piece(pipelines: PipelineHarness, tmp_path: Path) -> None:
+    """A more urgent job does not wait until the local copy is through; the upload is paced, too."""
+    piece, second = 256 << 10, 1_000_000_000
+    folders = {"checkpoint": tmp_path / "checkpoint", "local": tmp_path / "local"}
+    for folder in folders.values():
+        folder.mkdir(mode=0o700)
+    world = PipelineWorld(pipelines, {name: str(path) for name, path in folders.items()})
+
+    def written(folder: str) -> int:
+        files = [path for path in folders[folder].rglob("*") if path.is_file()]
+        return sum(path.stat().st_size for path in files if path.suffix != ".crc")
+
+    def one_more_piece(kind: str, folder: str) -> None:
+        """Moves the clock by a piece; returns when the job waits for the tokens of the next."""
+        moved, before = world.do("moved", kind=kind), written(folder)
+        world.do("advance", nanos=second)
+        wait_until(lambda: world.do("moved", kind=kind) > moved, f"{kind}: no more pieces")
+        wait_until(lambda: world.do("sleeps"))
+        assert 0 < written(folder) - before <= 2 * piece
+
+    world.do("bandwidth", bytes=piece)
+    world.submit(0, "a", size=8 * piece, limit=100 * piece).result()
+    world.order(0, ("a", 1))
+    wait_until(lambda: world.do("sleeps"), "the local copy does not wait for tokens")
+    one_more_piece("localCopy", "local")
+    one_more_piece("localCopy", "local")
+    world.do("begin_urgent")
+    world.wait_for("urgent job begins")
+    paused = written("local")
+    world.do("advance", nanos=10 * second)
+    assert written("local") == paused < 4 * piece
+    world.do("end_urgent")
+    while not world.do("moved", kind="upload"):
+        world.do("advance", nanos=second)
+    assert world.do("moved", kind="localCopy") == written("local") > 8 * piece
+    wait_until(lambda: world.do("sleeps"))
+    one_more_piece("upload", "checkpoint")
+    world.do("bandwidth", bytes=0)
+    (durable,) = world.wait_for("durable")
+    (pack,) = folders["checkpoint"].rglob(durable["pack"])
+    (copy,) = folders["local"].rglob(durable["pack"])
+    assert pack.read_bytes() == copy.read_bytes()
+    assert world.do("moved", kind="upload") == pack.stat().st_size
+    world.close()
 
 
 # ---- retries

@@ -33,7 +33,12 @@ class IoHarness extends Operations {
       case "cancel" => world.ticket(text("job")).cancel()
       case "await" =>
         val name = text("job")
-        world.calls.start(text("call"))(nodes.textNode(world.ticket(name).await()))
+        world.calls.start(text("call"))(nodes.textNode {
+          // The bridge to Python takes exceptions for answers, and no other errors.
+          try world.ticket(name).await() catch {
+            case error: OutOfMemoryError => throw new IllegalStateException(error.getMessage, error)
+          }
+        })
       case "waits" => return nodes.booleanNode(world.calls.waits(text("call")))
       case "result" => return world.calls.result(text("call"))
       case "shut_down" => world.calls.start(text("call")) {
@@ -41,6 +46,7 @@ class IoHarness extends Operations {
         nodes.nullNode()
       }
       case "advance" => world.clock.advance(operation.path("nanos").asLong())
+      case "threads" => world.mayStartThreads = operation.path("may_start").asBoolean()
       case "bandwidth" => world.scheduler.bytesPerSecond = operation.path("bytes").asLong()
       case "permits" => world.scheduler.permits = operation.path("count").asInt()
       case "running" => return nodes.numberNode(world.scheduler.runningNow(kind))
@@ -62,8 +68,13 @@ private[testing] final class IoWorld(permits: Int, queue: Int) {
   val recorder = new Recorder
   val calls = new Calls
   val clock = new StandingClock
+  @volatile var mayStartThreads = true
   val scheduler = new IoScheduler(permits, queue, clock, work => {
-    val thread = new Thread(work, "tailrace-test-io")
+    val thread = new Thread(work, "tailrace-test-io") {
+      override def start(): Unit = if (mayStartThreads) super.start() else {
+        throw new OutOfMemoryError("unable to create native thread")
+      }
+    }
     thread.setDaemon(true)
     thread
   })

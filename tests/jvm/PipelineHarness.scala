@@ -17,14 +17,16 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
+import org.apache.hadoop.conf.Configuration
 
 import tailrace.commit._
 import tailrace.errors.FolderInTheWay
 import tailrace.faults.{Failpoints, Rules}
-import tailrace.files.{Retries, StateFolder}
+import tailrace.files.{LocalCopies, LocalRoot, Retries, StateFolder}
 import tailrace.ledger.Messages._
-import tailrace.io.{Clock, IoScheduler}
+import tailrace.io.{Clock, IoJob, IoKind, IoScheduler, Threads}
 import tailrace.metrics.BatchMeter
+import tailrace.spark.CheckpointPacks
 
 class PipelineHarness extends Operations {
   private val worlds = mutable.Map.empty[String, PipelineWorld]
@@ -35,7 +37,7 @@ class PipelineHarness extends Operations {
     def world: String = operation.path("pipeline").asText()
     name match {
       case "new" =>
-        worlds(world) = new PipelineWorld(failpoints)
+        worlds(world) = new PipelineWorld(failpoints, Option(operation.get("slow")))
         RowCodec.nodes.nullNode()
       case "drop" =>
         worlds.remove(world)
@@ -79,7 +81,8 @@ private[testing] object PipelineHarness {
   }
 }
 
-private final class PipelineWorld(failpoints: Failpoints) {
+/** @param slow the folders of a pipeline with one I/O permit, on a clock that the test moves */
+private final class PipelineWorld(failpoints: Failpoints, slow: Option[JsonNode]) {
   import RowCodec.nodes
 
   private val recorder = new Recorder
@@ -89,13 +92,16 @@ private final class PipelineWorld(failpoints: Failpoints) {
   private val held = new AtomicReference(new CountDownLatch(0))
   @volatile private var driverAnswers = true
   @volatile private var uploadsFailWith = ""
-  private val pipeline = new Pipeline(
-    () => new Link(""), Executors.newCachedThreadPool(), failpoints,
-    new IoScheduler(4, 100, Clock.system, work => {
-      val thread = new Thread(work, "tailrace-test-io")
-      thread.setDaemon(true)
-      thread
-    }))
+  private val clock = new StandingClock
+  private val io = new IoScheduler(
+    if (slow.isEmpty) 4 else 1, 100, if (slow.isEmpty) Clock.system else clock,
+    Threads.Daemons.named("tailrace-test-io"))
+  private val packs = slow.map(folders => new CheckpointPacks(
+    folders.path("checkpoint").asText(), new Configuration(),
+    Some(new LocalCopies(new LocalRoot(Some(folders.path("local").asText())), "/checkpoint")), 2))
+  private val urgent = new CountDownLatch(1)
+  private val pipeline =
+    new Pipeline(() => new Link(""), Executors.newCachedThreadPool(), failpoints, io)
 
   def execute(name: String, operation: JsonNode): JsonNode = {
     def text(field: String): String = operation.path(field).asText()
@@ -107,7 +113,7 @@ private final class PipelineWorld(failpoints: Failpoints) {
           pause => recorder.add("pause")(_.put("millis", pause)))
         val limit = operation.path("limit").asLong()
         calls.start(text("call"))(nodes.numberNode(
-          pipeline.submit(batch, part, new Target(batch), limit, retries)))
+          pipeline.submit(batch, part, packs.getOrElse(new Target(batch)), limit, retries)))
         nodes.nullNode()
       case "commit" =>
         val part = sealedBatch(operation)
@@ -137,6 +143,25 @@ private final class PipelineWorld(failpoints: Failpoints) {
         nodes.nullNode()
       case "release_uploads" =>
         held.get().countDown()
+        nodes.nullNode()
+      case "bandwidth" =>
+        io.bytesPerSecond = operation.path("bytes").asLong()
+        nodes.nullNode()
+      case "advance" =>
+        clock.advance(operation.path("nanos").asLong())
+        nodes.nullNode()
+      case "sleeps" => nodes.booleanNode(clock.isWaitedFor)
+      case "moved" =>
+        val kind = IoKind.all.find(_.name == text("kind")).get
+        nodes.numberNode(io.countsOf(kind).bytes)
+      case "begin_urgent" => // a job that ends when it is told to
+        io.submit(IoKind.Upload, "an urgent job") { _ =>
+          recorder.add("urgent job begins")(_ => ())
+          urgent.await()
+        }
+        nodes.nullNode()
+      case "end_urgent" =>
+        urgent.countDown()
         nodes.nullNode()
       case "driver_answers" =>
         driverAnswers = operation.path("answers").asBoolean()
@@ -220,17 +245,17 @@ private final class PipelineWorld(failpoints: Failpoints) {
   private final class Target(batch: BatchId) extends PackTarget {
     override def nameOf(pack: String): String = s"/checkpoint/state/tailrace/$pack"
 
-    override def writeLocal(pack: SealedPack): Unit = recorder.add("local copy")(
+    override def writeLocal(pack: SealedPack, io: IoJob): Unit = recorder.add("local copy")(
       _.put("query", batch.run).put("batch", batch.number).put("pack", pack.name))
 
-    override def upload(pack: SealedPack): Unit = {
+    override def upload(pack: SealedPack, io: IoJob): Unit = {
       if (uploadsToFail.getAndUpdate(left => math.max(left - 1, 0)) > 0) {
         recorder.add("upload fails")(_.put("batch", batch.number))
         throw PipelineHarness.failure(uploadsFailWith)
       }
       held.get().await()
       val bytes = new ByteArrayOutputStream
-      pack.writeTo(bytes)
+      pack.writeTo(bytes, io)
       recorder.add("upload") { event =>
         val list = event.put("query", batch.run).put("batch", batch.number).put("pack", pack.name)
           .put("length", pack.length).put("bytes", bytes.toByteArray).putArray("stores")

@@ -44,13 +44,16 @@ class Submission:
 
 
 class PipelineWorld:
-    """A pipeline of its own. Batches are of the query "q" unless said otherwise."""
+    """A pipeline of its own. Batches are of the query "q" unless said otherwise.
 
-    def __init__(self, harness: PipelineHarness) -> None:
+    With folders it is slow: it writes real packs there, with one I/O permit, on a standing clock.
+    """
+
+    def __init__(self, harness: PipelineHarness, slow: dict[str, str] | None = None) -> None:
         self.harness = harness
         self.name = harness.new_name("pipeline")
         self.events: list[Event] = []
-        harness.call("new", pipeline=self.name)
+        harness.call("new", pipeline=self.name, **({"slow": slow} if slow else {}))
 
     def do(self, op: str, **arguments: Any) -> Any:
         return self.harness.call(op, pipeline=self.name, **{"query": "q", **arguments})

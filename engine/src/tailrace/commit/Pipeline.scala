@@ -10,7 +10,7 @@ import org.slf4j.LoggerFactory
 import tailrace.errors.StoreError
 import tailrace.faults.Failpoints
 import tailrace.files.Retries
-import tailrace.io.{IoKind, IoScheduler}
+import tailrace.io.{IoJob, IoKind, IoScheduler}
 import tailrace.ledger.Messages._
 
 /** The way from an executor to the driver's ledger. Calls wait for the answer. */
@@ -25,14 +25,14 @@ trait LedgerLink {
   def oldestNeeded(root: String, store: String, version: Long): Unit
 }
 
-/** Where the packs of a checkpoint are written. */
+/** Where the packs of a checkpoint are written, by jobs that are paced by the bytes they write. */
 trait PackTarget {
   /** For errors. */
   def nameOf(pack: String): String
   /** First acknowledgement: a copy on this machine, from which a restart here can load. */
-  def writeLocal(pack: SealedPack): Unit
+  def writeLocal(pack: SealedPack, io: IoJob): Unit
   /** Second acknowledgement: on the checkpoint file system. Writing the same again is harmless. */
-  def upload(pack: SealedPack): Unit
+  def upload(pack: SealedPack, io: IoJob): Unit
 }
 
 /**
@@ -123,7 +123,7 @@ final class Pipeline(
       val pack = synchronized(job.pack(batch, stores))
       job.begin(s"writing a local copy of ${pack.name}")
       failpoints.pass("local.before")
-      inIoThread(IoKind.LocalCopy, pack, job)(job.target.writeLocal)
+      inIoThread(IoKind.LocalCopy, job)(job.target.writeLocal(pack, _))
       failpoints.pass("local.after")
       PipelineEvent.Copied(batch)
     case PipelineEffect.Upload(batch, stores) =>
@@ -132,7 +132,7 @@ final class Pipeline(
       val repeated = job.retries(s"Writing $name") {
         job.begin(s"writing $name")
         failpoints.pass("upload.before")
-        inIoThread(IoKind.Upload, pack, job)(job.target.upload)
+        inIoThread(IoKind.Upload, job)(job.target.upload(pack, _))
       }
       failpoints.pass("upload.after")
       PipelineEvent.Uploaded(batch, repeated)
@@ -148,11 +148,8 @@ final class Pipeline(
     case PipelineEffect.Forget(_) => throw new IllegalStateException("there is nothing to do")
   }
 
-  private def inIoThread(kind: IoKind, pack: SealedPack, job: Job)(
-      body: SealedPack => Unit): Unit = io.submit(kind, job.doing) { paced =>
-    paced.pace(pack.length)
-    body(pack)
-  }.await()
+  private def inIoThread(kind: IoKind, job: Job)(body: IoJob => Unit): Unit =
+    io.submit(kind, job.doing)(body).await()
 
   // ---- the watchdog
 

@@ -4,6 +4,7 @@ import java.io.OutputStream
 
 import tailrace.files.FileNames
 import tailrace.format.PackHeader
+import tailrace.io.{IoJob, PacedStream}
 
 /** The file that one executor writes for a batch: an index, and the sealed batches of its stores. */
 final class SealedPack private (val header: PackHeader, parts: Seq[SealedBatch]) {
@@ -11,9 +12,12 @@ final class SealedPack private (val header: PackHeader, parts: Seq[SealedBatch])
 
   def length: Long = header.fileLength
 
-  def writeTo(out: OutputStream): Unit = {
-    out.write(header.encoded)
-    parts.foreach(_.bytes.writeTo(out))
+  /** Paces the job piece by piece. */
+  def writeTo(out: OutputStream, job: IoJob): Unit = {
+    val paced = new PacedStream(out, job)
+    paced.write(header.encoded)
+    parts.foreach(_.bytes.writeTo(paced))
+    paced.finish()
   }
 }
 

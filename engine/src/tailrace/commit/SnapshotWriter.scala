@@ -1,11 +1,9 @@
 package tailrace.commit
 
-import java.io.{FilterOutputStream, OutputStream}
-
 import tailrace.cold.ColdRefs
 import tailrace.files.{FileNames, StateFolder}
 import tailrace.format.{Codec, FileHeader, FileKind}
-import tailrace.io.{IoJob, IoKind, IoPieces, IoScheduler}
+import tailrace.io.{IoJob, IoKind, IoScheduler, PacedStream}
 import tailrace.store.FrozenVersion
 
 /**
@@ -15,7 +13,6 @@ import tailrace.store.FrozenVersion
  */
 final class SnapshotWriter(
     folder: StateFolder, names: FileNames, codec: Codec, store: String, io: IoScheduler) {
-  import SnapshotWriter._
 
   /**
    * Writes in the background. `written` or `failed` is called at the end, and only then is the frozen
@@ -57,7 +54,7 @@ final class SnapshotWriter(
     val header = FileHeader(
       FileKind.Snapshot, frozen.version, frozen.lineage, 0L, store, families)
     folder.write(names(FileKind.Snapshot, frozen.version, frozen.lineage)) { stream =>
-      val paced = new PacedStream(stream, new IoPieces(job))
+      val paced = new PacedStream(stream, job)
       val file = new RecordFile(paced, header, codec)
       // Records in memory first: they then need not be kept for the snapshot.
       frozen.families.foreach(writeRecords(file, frozen, _))
@@ -107,17 +104,6 @@ final class SnapshotWriter(
     frozen.families.find(part => left(part.family.id) != 0).foreach { part =>
       throw new IllegalStateException(s"of ${part.spilled} spilled records of ${part.family.name} " +
         s"in $store, version ${frozen.version}, the log has ${part.spilled - left(part.family.id)}")
-    }
-  }
-}
-
-object SnapshotWriter {
-  /** Paces the job by the bytes that it writes. */
-  private final class PacedStream(out: OutputStream, pieces: IoPieces)
-    extends FilterOutputStream(out) {
-    override def write(bytes: Array[Byte], start: Int, length: Int): Unit = {
-      pieces.add(length)
-      out.write(bytes, start, length)
     }
   }
 }

@@ -20,8 +20,8 @@ import org.slf4j.LoggerFactory
  * Invariants: not more jobs run than there are permits, and no kind holds them all. Some jobs need no
  * permit, because tasks wait for them, and uploads or snapshots to a checkpoint that does not answer
  * must not be in their way: one that spills, and a few that read, each of which mostly waits for the
- * disk. The outcome of a job is in its ticket, and an error is in the log, too. No lock is held while
- * a job's own code runs.
+ * disk. Tokens go to the most urgent job that waits for some. The outcome of a job is in its ticket,
+ * and an error is in the log, too. No lock is held while a job's own code runs.
  *
  * @param queueLimit jobs of a kind that wait to begin; a thread that submits more waits
  */
@@ -32,7 +32,7 @@ final class IoScheduler(
   private val lock = new Object
   // All that follows is guarded by `lock`.
   private var permitCount = firstPermits
-  private val bucket = new TokenBucket(clock)
+  private val bucket = new TokenBucket[Job[_]](clock)
   private val waiting = mutable.TreeSet.empty[Job[_]] // new and paused ones, most urgent first
   private val assigned = mutable.Queue.empty[Job[_]] // for threads that have nothing to do
   private var idleThreads = 0
@@ -143,14 +143,22 @@ final class IoScheduler(
 
   // ---- threads
 
-  private def startThread(first: Job[_]): Unit = threads.newThread(() => {
-    inIoThread.set(true)
-    var job = first
-    while (job != null) {
-      job.run()
-      job = nextAssigned()
-    }
-  }).start()
+  /** Without a thread the job has failed: its permit is for another one. */
+  private def startThread(first: Job[_]): Unit = try {
+    threads.newThread(() => {
+      inIoThread.set(true)
+      var job = first
+      while (job != null) {
+        job.run()
+        job = nextAssigned()
+      }
+    }).start()
+  } catch {
+    case error: Throwable => // an OutOfMemoryError, if the machine has no more threads
+      log.warn(s"${first.what} failed: there is no thread for it.", error)
+      giveUp(first)
+      first.end(Failure(error))
+  }
 
   private def nextAssigned(): Job[_] = lock.synchronized {
     idleThreads += 1
@@ -204,14 +212,24 @@ final class IoScheduler(
 
     override def pace(bytes: Long): Unit = lock.synchronized {
       counts(kind) = counts(kind).copy(bytes = counts(kind).bytes + bytes)
-      val mayMoveAt = bucket.take(bytes)
+      var left = bytes
+      try {
+        makeWay()
+        while (left > 0) {
+          val piece = math.min(left, IoJob.Piece.toLong)
+          val nanos = bucket.take(this, piece)
+          if (nanos == 0L) left -= piece else clock.waitOn(lock, nanos)
+          if (left > 0) makeWay()
+        }
+      } finally {
+        bucket.leave(this)
+        if (bucket.isWaitedFor) lock.notifyAll() // another one is the most urgent now
+      }
+    }
+
+    private def makeWay(): Unit = {
       stopIfCancelled()
       if (mustPause(this)) pause()
-      while (clock.nanos < mayMoveAt) {
-        clock.waitOn(lock, mayMoveAt - clock.nanos)
-        stopIfCancelled()
-        if (mustPause(this)) pause()
-      }
     }
 
     private def stopIfCancelled(): Unit = if (isCancelled) throw new IoCancelled(what)
@@ -219,6 +237,7 @@ final class IoScheduler(
     /** Gives the permit up, and has it back when no more urgent job wants it. */
     private def pause(): Unit = {
       giveUp(this)
+      bucket.leave(this)
       moveTo(Phase.Paused)
       counts(kind) = counts(kind).copy(pauses = counts(kind).pauses + 1)
       waiting += this

@@ -21,14 +21,15 @@ final class IoCancelled(what: String) extends RuntimeException(s"$what: it was c
 /** A running job's view of its scheduler. */
 trait IoJob {
   /**
-   * So many bytes are read or written next. Waits for their tokens; lets a more urgent job go first;
-   * throws [[IoCancelled]] if the job is not wanted any more. To be called every 256 KiB or so.
+   * So many bytes are read or written next. Waits for their tokens, piece by piece; lets a more
+   * urgent job go first; throws [[IoCancelled]] if the job is not wanted any more. To be called every
+   * 256 KiB or so.
    */
   def pace(bytes: Long): Unit
 }
 
 object IoJob {
-  /** How much is moved between two calls of `pace`. */
+  /** How much is moved between two calls of `pace`, and how many tokens are taken at a time. */
   val Piece: Int = 256 << 10
 
   /** Of work that a caller does in its own thread. */
@@ -38,6 +39,9 @@ object IoJob {
 /** Paces a job that moves many small pieces: it is asked once for some of them. */
 final class IoPieces(job: IoJob) {
   private var moved = 0L
+
+  /** The bytes that are left of this piece, at least one. */
+  def room: Int = (IoJob.Piece - moved).toInt
 
   def add(bytes: Long): Unit = {
     moved += bytes

@@ -13,6 +13,7 @@ import tailrace.commit.{PackTarget, SealedPack}
 import tailrace.errors.{CheckpointError, CorruptFile, UnreadableFile, WriteFailed}
 import tailrace.files.{DiskErrors, FileNames, LocalCopies, PackShelf}
 import tailrace.format.PackHeader
+import tailrace.io.IoJob
 import tailrace.ledger.PackFiles
 
 /**
@@ -36,13 +37,13 @@ final class CheckpointPacks(
 
   // ---- writing
 
-  override def writeLocal(pack: SealedPack): Unit = copies.foreach { local =>
-    local.write(pack.name)(pack.writeTo)
+  override def writeLocal(pack: SealedPack, io: IoJob): Unit = copies.foreach { local =>
+    local.write(pack.name)(pack.writeTo(_, io))
     val oldest = pack.header.version - keepLocal
     local.keepOnly(name => FileNames.packVersion(name).forall(_ >= oldest))
   }
 
-  override def upload(pack: SealedPack): Unit = {
+  override def upload(pack: SealedPack, io: IoJob): Unit = {
     val file = new Path(location, pack.name)
     try DiskErrors.asIOException {
       makeFolder()
@@ -50,7 +51,7 @@ final class CheckpointPacks(
       var complete = false
       try {
         val buffered = new BufferedOutputStream(stream, 64 << 10)
-        pack.writeTo(buffered)
+        pack.writeTo(buffered, io)
         buffered.flush()
         complete = true
         stream.close()

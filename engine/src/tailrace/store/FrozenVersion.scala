@@ -45,9 +45,13 @@ final class FrozenVersion(
   // ---- for the writer
 
   /** It is to be written by this job; `ifDropped` is called if it is cancelled before it begins. */
-  def submitted(job: IoTicket[Unit])(ifDropped: Cancelled => Unit): Unit = lock.synchronized {
-    ticket = job
-    dropped = ifDropped
+  def submitted(job: IoTicket[Unit])(ifDropped: Cancelled => Unit): Unit = {
+    lock.synchronized {
+      ticket = job
+      dropped = ifDropped
+    }
+    // A job for which there was no thread has ended, and never began.
+    if (job.isDone) cancel(forMemory = false)
   }
 
   /** The writer begins. False: it was cancelled, and is done already. */

@@ -1,6 +1,6 @@
 package tailrace.store
 
-import java.util.concurrent.CountDownLatch
+import java.util.concurrent.{CountDownLatch, TimeUnit}
 
 import tailrace.cold.{ColdEntry, ColdLog}
 import tailrace.io.{IoJob, IoKind, IoPieces, IoScheduler, IoTicket}
@@ -13,6 +13,8 @@ import tailrace.io.{IoJob, IoKind, IoPieces, IoScheduler, IoTicket}
  */
 private[store] final class SpillStep(
     val victims: Seq[Victims], log: ColdLog, io: IoScheduler, store: String) {
+  import SpillStep._
+
   private val copied = new CountDownLatch(1)
   private val ticket: IoTicket[Unit] =
     io.submit(IoKind.Spill, s"Spilling state of $store")(run)
@@ -25,8 +27,11 @@ private[store] final class SpillStep(
   /** Waits until the victims' memory is not read any more. */
   def awaitCopied(): Unit = {
     var interrupted = false
-    while (copied.getCount > 0) {
-      try copied.await() catch { case _: InterruptedException => interrupted = true }
+    // A job that never began gives no notice of its end.
+    while (copied.getCount > 0 && !ticket.isDone) {
+      try copied.await(LookMillis, TimeUnit.MILLISECONDS) catch {
+        case _: InterruptedException => interrupted = true
+      }
     }
     if (interrupted) Thread.currentThread().interrupt()
   }
@@ -57,4 +62,8 @@ private[store] final class SpillStep(
   } finally {
     copied.countDown()
   }
+}
+
+private object SpillStep {
+  val LookMillis = 50L
 }
