@@ -98,6 +98,8 @@ def test_nothing_is_lost_and_nothing_doubled(referee: Referee, tmp_path: Path, p
     chain = Chain(tmp_path, setting, SEED, kills)
     chain.run()
     referee.judge(chain)
+    if setting.speculates:
+        assert chain.speculated > 0, "Spark ran no task twice at a time: nothing is shown"
 
 
 def test_point_that_is_never_passed_is_told(referee: Referee, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ class Chain:
         self.say = say
         self.history: list[str] = []
         self.killed: list[Kill] = []
-        self.speculated = 0
+        self.speculated = 0  # tasks that ran twice at a time, in lives that were not killed
 
     def run(self) -> None:
         """1. Write the input. 2. A life for every kill. 3. A life that runs to the end."""
