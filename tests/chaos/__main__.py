@@ -44,7 +44,7 @@ from support.seeds import SEED
 KILLS_A_CHAIN = 6
 FAILPOINTS_A_CHAIN = 3
 # Of the chains over plain files. Their lives start two executors each.
-SPECULATIVE = 0.25
+SPECULATIVE = 0.5
 COLD = {"spill": "always", "prefetch": "on"}
 DIFFERENT, NOT_ALL, INTERRUPTED = 1, 2, 130
 
@@ -70,7 +70,7 @@ def plan(given: argparse.Namespace, number: int, kills: int) -> tuple[Setting, l
     chosen += [random_moment(chooser) for _ in range(KILLS_A_CHAIN - len(chosen))]
     chooser.shuffle(chosen)
     # A failpoint that kills would kill an executor here, and not the query.
-    speculates = source == "files" and chooser.random() < SPECULATIVE
+    speculates = source == "files" and chooser.random() < given.speculative
     if speculates:
         chosen = [random_moment(chooser) for _ in range(KILLS_A_CHAIN)]
     # A snapshot every other batch in half of the chains, where the default waits for many.
@@ -146,7 +146,9 @@ class Tournament:
     def _arguments(self) -> str:
         """The given arguments that take part in the plan."""
         options = [f"--option {key}={value}" for key, value in self.given.option]
-        return " ".join([f"--only '{self.given.only}'", *options])
+        return " ".join(
+            [f"--only '{self.given.only}' --speculative {self.given.speculative:g}", *options]
+        )
 
     def _run(self, number: int, kills: int) -> None:
         setting, chosen = plan(self.given, number, kills)
@@ -183,6 +185,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--chain", type=int, help="only the chain of this number")
     parser.add_argument("--only", default="", help="part of kind/sink/source")
+    parser.add_argument(
+        "--speculative",
+        type=float,
+        default=SPECULATIVE,
+        help="share of the chains over plain files in which Spark speculates",
+    )
     parser.add_argument("--at-once", type=int, default=2, help="chains at a time")
     parser.add_argument("--minutes", type=float, default=60, help="start no chain after so long")
     parser.add_argument("--option", type=_pair, action="append", default=[], metavar="KEY=VALUE")
