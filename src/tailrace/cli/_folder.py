@@ -82,11 +82,28 @@ def sweep(parent: Path) -> list[Path]:
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder)
+                _remove(folder)
                 removed.append(folder)
             finally:
                 os.close(lock)
     return removed
+
+
+def _remove(folder: Path) -> None:
+    """The lock last: where a JVM that is about to end still writes, the next one tries again."""
+    for entry in folder.iterdir():
+        if entry.name == LOCK:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    (folder / LOCK).unlink()
+    try:
+        folder.rmdir()
+    except OSError:
+        (folder / LOCK).touch()
+        raise
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
