@@ -196,6 +196,22 @@ class Options:
         "the disk. auto: while reads take long enough for that to gain time, which reads from the "
         "page cache do not. on: whenever state is in files. off: each is read with its look-up.",
     )
+    hints: str = _option(
+        "auto",
+        conf="hints",
+        rule=one_of("auto", "on", "off"),
+        doc="Whether operators before a stateful one tell the executor that owns a partition the "
+        "keys of the rows that will come to it, so that spilled records are read before its task "
+        "begins. auto: while tasks wait for records although they look ahead themselves. on: "
+        "whenever state is in files. off: tasks look ahead by themselves alone.",
+    )
+    hint_threshold: int = _option(
+        24,
+        conf="hintThreshold",
+        rule=integer_from(1, 255),
+        doc="No hints are sent of keys that came more often than this among the last 80,000 or so: "
+        "their records are in memory. Larger means more hints.",
+    )
     cold_io: str = _option(
         "buffered",
         conf="coldIo",
@@ -290,6 +306,12 @@ class Options:
                     f"{option.name} is {option.rule.allowed}; its default is {option.default!r}.",
                     f"Pass {option.name} as {option.rule.allowed}, or leave it out.",
                 )
+        if self.prefetch == "off" and self.hints == "on":
+            raise OptionError(
+                "The options hints and prefetch contradict each other.",
+                "prefetch is off; hints say which records are read before they are looked up.",
+                "Leave hints out, or prefetch.",
+            )
         if self.cold_dir is not None and self.cold_io == "direct":
             raise OptionError(
                 "The options cold_dir and cold_io contradict each other.",

@@ -7,6 +7,7 @@ import scala.collection.mutable
 import tailrace.cold.{ColdEntry, ColdLog, ColdRef, ColdRefs, ColdSlots, SlotEntries}
 import tailrace.io.{IoJob, IoKind, IoScheduler, IoTicket}
 import tailrace.memory.Budget
+import tailrace.prefetch.LatencyHistogram
 
 /**
  * Problem: a record that was spilled is read with the look-up that needs it: one random read after
@@ -50,6 +51,9 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   private var hitCount, lateCount, missCount, vainCount, lostCount = 0L
   private var waited = 0L
   private val access = new AccessTime
+  private val requests = new LatencyHistogram
+  private var readCount = 0L
+  private var isOpen = false
 
   /** Look-ups that found their record here, that had to wait for it, and that read it themselves. */
   def hits: Long = synchronized(hitCount)
@@ -62,6 +66,19 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   def inVain: Long = synchronized(vainCount)
 
   def lost: Long = synchronized(lostCount)
+
+  /** Entries that arrived, whether they were taken or not. */
+  def arrived: Long = synchronized(readCount)
+
+  /** Entries that have arrived and were not taken yet. */
+  def waiting: Long = synchronized {
+    var count = 0L
+    fetches.foreachValue(found => if (found.isInstanceOf[ColdEntry]) count += 1)
+    count
+  }
+
+  /** Time from a request to its entries, at the 99th percentile. */
+  def requestNanos: Long = requests.percentile(0.99)
 
   /** Time in which the running batch waited for spilled records. */
   def waitNanos: Long = synchronized(waited)
@@ -76,11 +93,23 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   /** Whether there is room for more. */
   def hasRoom: Boolean = unprocessedBytes + synchronized(bytes + pendingBytes) < limit
 
-  /**
-   * The store's part for entries that wait. It is a quarter of the part of the budget that records may
-   * not use; a larger one would make stores take memory for short (see `Budget.isShort`).
-   */
-  private def limit: Long = math.max(LeastRoom, math.min(MostRoom, budget.share / 32))
+  /** The store reads ahead: the budget has a part for that from now on. */
+  def open(): Unit = if (!isOpen) {
+    isOpen = true
+    budget.readerOpened()
+  }
+
+  def close(): Unit = {
+    clear()
+    if (isOpen) {
+      isOpen = false
+      budget.readerClosed()
+    }
+  }
+
+  /** The store's part for entries that wait. They are on the heap. */
+  private def limit: Long =
+    math.max(LeastRoom, math.min(MostRoom, math.max(budget.share / 32, budget.shareOfReadAhead)))
 
   // ---- expecting
 
@@ -133,13 +162,14 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   }
 
   private def mayTake(size: Long): Boolean = {
-    val fits = bytes + size <= limit && budget.tryReserveSpare(size)
+    val fits = bytes + size <= limit && budget.tryReserveReadAhead(size)
     if (fits) bytes += size
     fits
   }
 
   private def submit(chunk: Chunk): Unit = {
     synchronized(chunk.refs.raw.foreach(fetches(_) = chunk))
+    chunk.asked = System.nanoTime()
     try chunk.ticket = io.submit(IoKind.Read, s"Reading ahead in $store")(read(chunk, _)) catch {
       case error: Throwable =>
         giveUp(chunk)
@@ -158,6 +188,7 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
         pendingBytes += chunk.pending
         wanted.foreach(hash => resolutions(keyOf(slots, hash)) = chunk)
       }
+      chunk.asked = System.nanoTime()
       try chunk.ticket = io.submit(IoKind.Read, s"Reading ahead in $store")(resolve(chunk, _)) catch {
         case error: Throwable =>
           giveUp(chunk)
@@ -203,6 +234,7 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
     val wanted = refs.result()
     val entries = new Chunk(admitted(wanted, wanted.length).inOrderOfTheDisk)
     entries.ticket = chunk.ticket
+    entries.asked = chunk.asked
     entries.refs.raw.foreach(fetches(_) = entries)
     notifyAll()
     entries
@@ -224,7 +256,7 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   private def removeResolution(key: Long): Unit = {
     resolutions -= key
     bytes -= ResolutionSize
-    budget.release(ResolutionSize)
+    budget.releaseReadAhead(ResolutionSize)
   }
 
   private def read(chunk: Chunk, job: IoJob): Unit = {
@@ -245,6 +277,7 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
     } finally {
       deliver()
       giveUp(chunk)
+      requests.add(System.nanoTime() - chunk.asked)
     }
   }
 
@@ -252,7 +285,10 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
       chunk: Chunk, refs: Array[Long], entries: mutable.ArrayBuffer[ColdEntry]): Unit = synchronized {
     var at = 0
     while (at < refs.length) {
-      if (fetches.getOrNull(refs(at)) eq chunk) fetches(refs(at)) = entries(at)
+      if (fetches.getOrNull(refs(at)) eq chunk) {
+        fetches(refs(at)) = entries(at)
+        readCount += 1
+      }
       at += 1
     }
     notifyAll()
@@ -279,6 +315,16 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
     } else {
       val started = System.nanoTime()
       try log.read(ref) finally missed(ref.size, System.nanoTime() - started)
+    }
+  }
+
+  /** Cleaning has copied the entry to another place: it is asked for by that from now on. */
+  def moved(ref: ColdRef, copy: ColdRef): Unit = if (isUsed) synchronized {
+    fetches.getOrNull(ref.raw) match {
+      case entry: ColdEntry =>
+        fetches -= ref.raw
+        fetches(copy.raw) = entry
+      case _ => // one that is being read is not found at its new place, and is read again
     }
   }
 
@@ -366,7 +412,7 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
           chunk.cancel()
           pendingBytes -= chunk.pending // a job that never began does not give it up
           chunk.pending = 0L
-        case _ => vainCount += 1
+        case _ =>
       }
       resolutions = mutable.LongMap.empty[AnyRef]
       fetches.foreachValue {
@@ -374,7 +420,7 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
         case _ => vainCount += 1
       }
       fetches = mutable.LongMap.empty[AnyRef]
-      budget.release(bytes)
+      budget.releaseReadAhead(bytes)
       bytes = 0L
     }
   }
@@ -382,7 +428,7 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   private def remove(ref: ColdRef): Unit = {
     fetches -= ref.raw
     bytes -= ref.size
-    budget.release(ref.size.toLong)
+    budget.releaseReadAhead(ref.size.toLong)
   }
 }
 
@@ -392,7 +438,7 @@ object PrefetchManager {
   /** A look-up that waits for an entry does not wait for the whole job. */
   private val Delivery = 32
   private val LeastRoom = 256L << 10
-  private val MostRoom = 16L << 20
+  private val MostRoom = 32L << 20
   private val LookMillis = 50L
   private val FewRefs = 64
 
@@ -408,6 +454,7 @@ object PrefetchManager {
   /** The part that one job reads. */
   private sealed abstract class Asked {
     @volatile var ticket: IoTicket[Unit] = _
+    @volatile var asked = 0L // by System.nanoTime
 
     def isOver: Boolean = ticket != null && ticket.isDone
 

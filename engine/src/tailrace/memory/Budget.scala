@@ -13,7 +13,9 @@ import tailrace.errors.MemoryExhausted
  * Answer: every chunk of every arena of this process is booked here before it is allocated. A
  * chunk that does not fit is refused with an error that says what to change. Records that can be
  * spilled may not use an eighth of the limit: tables, changes and the addresses of a snapshot cannot
- * be spilled, and grow while a batch runs.
+ * be spilled, and grow while a batch runs. Another eighth is for records that are read ahead, where
+ * stores do that (RFC 17): they are there for look-ups to come and must not drive out the others, nor
+ * be driven out.
  *
  * @param poisons for debugging: memory that is freed is overwritten, so that code that still reads it
  *                is noticed
@@ -27,6 +29,8 @@ final class Budget(defaultLimit: Long, val poisons: Boolean = false) {
   private val booked = new AtomicLong(0L)
   private val refused = new AtomicLong(0L)
   private val tables = new AtomicInteger(0)
+  private val readers = new AtomicInteger(0)
+  private val readAhead = new AtomicLong(0L)
   private val starved = new AtomicLong(0L)
   @volatile private var limitBytes: Long = defaultLimit
 
@@ -49,8 +53,9 @@ final class Budget(defaultLimit: Long, val poisons: Boolean = false) {
   def tryReserveSpare(bytes: Long): Boolean =
     tryReserve(bytes, limitBytes - limitBytes / HeadroomPart / 2)
 
-  /** The same for records, which may not use the part that is kept for tables and changes. */
-  def tryReserveForRecords(bytes: Long): Boolean = tryReserve(bytes, limitForRecords)
+  /** The same for records, which may not use the parts for tables and changes and for reading ahead. */
+  def tryReserveForRecords(bytes: Long): Boolean =
+    tryReserve(bytes, limitForRecords + readAhead.get())
 
   /** Bytes that do not fit are not booked for a moment: another reservation would fail for them. */
   private def tryReserve(bytes: Long, most: Long): Boolean = {
@@ -80,25 +85,55 @@ final class Budget(defaultLimit: Long, val poisons: Boolean = false) {
 
   // ---- the stores that share the limit
 
+  /** The limit without the part for reading ahead. */
+  private def ownLimit: Long = limitBytes - readAheadPart
+
+  /** All that is in use, but for records that were read ahead. */
+  private def ownUse: Long = used - readAhead.get()
+
   private def limitForRecords: Long = {
     val part = limitBytes / HeadroomPart
-    limitBytes - part - math.min(part, SplitBytes) // a segment of a table grows by copying
+    ownLimit - part - math.min(part, SplitBytes) // a segment of a table grows by copying
   }
 
   /** The bytes that records can still take. */
-  def roomForRecords: Long = math.max(0L, limitForRecords - used)
+  def roomForRecords: Long = math.max(0L, limitForRecords - ownUse)
 
   /** The part for tables, changes and snapshots is being used up. */
-  def isShort: Boolean = used > limitForRecords + (limitBytes - limitForRecords) / 4
+  def isShort: Boolean = ownUse > limitForRecords + (ownLimit - limitForRecords) / 4
 
   /** Half of that part is gone. */
-  def isNearlyUsedUp: Boolean = used > limitForRecords + (limitBytes - limitForRecords) / 2
+  def isNearlyUsedUp: Boolean = ownUse > limitForRecords + (ownLimit - limitForRecords) / 2
 
   /** From here on no store takes more than its share. */
-  def isTight: Boolean = used > limitBytes * TightAt
+  def isTight: Boolean = ownUse > ownLimit * TightAt
 
   /** Less than half is in use. State that spills keeps more than that in use. */
-  def isAmple: Boolean = used < limitBytes / 2
+  def isAmple: Boolean = ownUse < ownLimit / 2
+
+  // ---- records that are read ahead of their look-ups
+
+  /** As long as a store reads ahead, a part of the limit is for records that wait for look-ups. */
+  def readerOpened(): Unit = readers.incrementAndGet()
+
+  def readerClosed(): Unit = readers.decrementAndGet()
+
+  private def readAheadPart: Long = if (readers.get() > 0) limitBytes / ReadAheadPart else 0L
+
+  /** An equal part of it for every store. */
+  def shareOfReadAhead: Long = readAheadPart / math.max(1, tables.get())
+
+  /** Takes bytes for a record that is read ahead, if they fit; some are left for a batch. */
+  def tryReserveReadAhead(bytes: Long): Boolean = {
+    val fits = tryReserveSpare(bytes)
+    if (fits) readAhead.addAndGet(bytes)
+    fits
+  }
+
+  def releaseReadAhead(bytes: Long): Unit = {
+    readAhead.addAndGet(-bytes)
+    release(bytes)
+  }
 
   def storeOpened(): Unit = tables.incrementAndGet()
 
@@ -147,6 +182,7 @@ object Budget {
 
   private val TightAt = 0.75
   private val HeadroomPart = 8
+  private val ReadAheadPart = 8
   private val SplitBytes = 2L << 20
 
   /** 70 % of the machine's memory: the rest is for the heap, Python workers and page cache. */

@@ -50,6 +50,9 @@ final class EngineRuntime(
 
   /** The ledger, the pipeline and the way from one to the other. */
   val services: CommitServices = new CommitServices(this)
+
+  /** Keyed prefetching: the controller, the stores that take hints, the ways between them. */
+  val hints: HintServices = new HintServices(this)
 }
 
 object EngineRuntime {

@@ -13,6 +13,10 @@ import tailrace.store.StateTable
 final class ExpectedKeys private[spark] (
     table: StateTable, mode: PrefetchMode, accessOf: String => FamilyAccess) {
   private var untilProbe = PrefetchMode.Probes
+  private[spark] var beganMillis = 0L
+
+  /** The operator asks for its first row: its look-ups begin. */
+  def began(): Unit = if (beganMillis == 0L) beganMillis = System.currentTimeMillis()
 
   /** Whether they save time: some state is not in memory, and it takes time to read it. */
   def areOfUse: Boolean = !table.coldLog.isEmpty &&

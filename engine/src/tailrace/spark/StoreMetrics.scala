@@ -13,8 +13,10 @@ import tailrace.store.{Family, StateTable}
  */
 object StoreMetrics {
   /** The parts of a store and of its batch that metrics are read from. */
-  private final case class Source(table: StateTable, meter: BatchMeter) {
+  private final case class Source(
+      table: StateTable, meter: BatchMeter, hinted: Option[HintedStore]) {
     def families: Iterable[Family] = table.families
+    def hints(count: HintedStore => Long): Long = hinted.fold(0L)(count)
   }
 
   private final case class Metric(
@@ -120,6 +122,17 @@ object StoreMetrics {
       _.table.prefetch.misses),
     Metric("tailracePrefetchInVain", Total, "records that were read and not looked up",
       _.table.prefetch.inVain),
+    Metric("tailraceHintsReceived", Total, "hints that reached the store", _.hints(_.received)),
+    Metric("tailraceHintsInTime", Total, "hints that came before the task of their batch",
+      _.hints(_.inTime)),
+    Metric("tailraceHintsLate", Total, "hints that came later, or for another batch",
+      _.hints(_.late)),
+    Metric("tailraceHintsHot", Total, "keys of which no hint was sent because they are hot",
+      _.hints(_.hot)),
+    Metric("tailraceHintBytes", Total, "bytes of messages with hints", _.hints(_.bytes)),
+    Metric("tailraceReadAheadTime", Time,
+      "time from a request for records to come to their arrival, at the 99th percentile",
+      of => millis(of.table.prefetch.requestNanos)),
     Metric("tailraceColdWaitTime", Time, "time that tasks waited for spilled records",
       of => millis(of.table.prefetch.waitNanos)),
     Metric("tailraceReadAheadHits", Total, "lists that were asked for and had been read ahead",
@@ -149,8 +162,9 @@ object StoreMetrics {
   def described: Array[Array[String]] =
     metrics.map(each => Array(each.name, each.kind.name, each.meaning)).toArray
 
-  def of(table: StateTable, meter: BatchMeter): StateStoreMetrics = {
-    val source = Source(table, meter)
+  def of(
+      table: StateTable, meter: BatchMeter, hinted: Option[HintedStore]): StateStoreMetrics = {
+    val source = Source(table, meter, hinted)
     StateStoreMetrics(
       numKeys = table.rows(internal = false),
       memoryUsedBytes = table.reservedBytes,

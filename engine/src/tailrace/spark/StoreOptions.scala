@@ -11,6 +11,7 @@ import tailrace.cache.PrefetchMode
 import tailrace.cold.{ColdIo, ColdStorage, SpillMode}
 import tailrace.errors.{ContradictingOptions, InvalidOption, UnknownOption}
 import tailrace.format.Codec
+import tailrace.prefetch.{CountMinSketch, HintMode}
 
 /** The options of `tailrace.Options` (Python), as they arrive through the session's settings. */
 final case class StoreOptions(
@@ -26,6 +27,8 @@ final case class StoreOptions(
     localDir: Option[String],
     holisticAsRows: Boolean,
     prefetch: PrefetchMode,
+    hints: HintMode,
+    hintThreshold: Int,
     coldIo: ColdIo,
     coldDir: Option[String],
     spill: SpillMode,
@@ -43,8 +46,18 @@ final case class StoreOptions(
         s"Leave cold_io (${StoreOptions.Prefix}coldIo) out, or cold_dir " +
           s"(${StoreOptions.Prefix}coldDir).")
     }
+    if (prefetch == PrefetchMode.Off && hints == HintMode.On) {
+      throw new ContradictingOptions(
+        "The options hints and prefetch contradict each other.",
+        "prefetch is off; hints say which records are read before they are looked up.",
+        s"Leave hints (${StoreOptions.Prefix}hints) out, or prefetch " +
+          s"(${StoreOptions.Prefix}prefetch).")
+    }
     this
   }
+
+  /** Whether operators far from a store tell it the keys of rows to come. */
+  def takesHints: Boolean = prefetch != PrefetchMode.Off && hints != HintMode.Off
 }
 
 object StoreOptions {
@@ -54,8 +67,8 @@ object StoreOptions {
   /** Every option, as it is spelled behind the prefix. A key that is not here is refused. */
   val names: Seq[String] = Seq("compression", "snapshotRatio", "maxDeltas", "memoryLimit", "spill",
     "ioThreads", "ioBandwidth", "readBatchRatio", "maxSpaceAmplification", "lockTimeout", "commit",
-    "gate", "pendingLimit", "retryTimeout", "localDir", "holistic", "prefetch", "coldIo",
-    "coldDir")
+    "gate", "pendingLimit", "retryTimeout", "localDir", "holistic", "prefetch", "hints",
+    "hintThreshold", "coldIo", "coldDir")
 
   def apply(conf: StateStoreConf): StoreOptions = {
     val settings = conf.sqlConfs
@@ -114,6 +127,13 @@ object StoreOptions {
       localDir = settings.get(Prefix + "localDir"),
       holisticAsRows = choice("holistic", "rows", "buffers") == "rows",
       prefetch = oneOf("prefetch", PrefetchMode.all)(_.name),
+      hints = oneOf("hints", HintMode.all)(_.name),
+      hintThreshold = read("hintThreshold", CountMinSketch.DefaultThreshold.toString,
+        s"a whole number from 1 to ${CountMinSketch.Largest}") { text =>
+        val count = text.toInt
+        require(count >= 1 && count <= CountMinSketch.Largest)
+        count
+      },
       coldIo = oneOf("coldIo", ColdIo.all)(_.name),
       coldDir = settings.get(Prefix + "coldDir").map { _ =>
         read("coldDir", "", "a URI with a scheme, such as hdfs://host/folder") { text =>

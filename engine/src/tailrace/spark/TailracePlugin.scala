@@ -26,12 +26,18 @@ private object TailracePlugin {
   final class OnDriver extends DriverPlugin {
     override def init(context: SparkContext, plugin: PluginContext): util.Map[String, String] = {
       val ledger = EngineRuntime.current.services.startDriver(context.getConf)
+      val hints = EngineRuntime.current.hints
+      hints.startDriver()
       context.addSparkListener(new SparkListener {
-        override def onExecutorRemoved(removed: SparkListenerExecutorRemoved): Unit =
+        override def onExecutorRemoved(removed: SparkListenerExecutorRemoved): Unit = {
           ledger.executorLost(removed.executorId)
+          hints.controller.foreach(_.executorLost(removed.executorId))
+        }
 
         override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
-          case over: QueryTerminatedEvent => ledger.ended(over.runId.toString)
+          case over: QueryTerminatedEvent =>
+            ledger.ended(over.runId.toString)
+            hints.controller.foreach(_.ended(over.runId.toString))
           case _ =>
         }
       })
@@ -39,6 +45,7 @@ private object TailracePlugin {
     }
 
     override def shutdown(): Unit = {
+      EngineRuntime.current.hints.stopDriver()
       try {
         EngineRuntime.current.services.ledger.foreach(_.close())
         EngineRuntime.current.services.ledger.toSeq.flatMap(_.awaitQuietBelow(null, PatienceMillis))
@@ -52,10 +59,13 @@ private object TailracePlugin {
   }
 
   final class OnExecutor extends ExecutorPlugin {
-    override def init(plugin: PluginContext, extra: util.Map[String, String]): Unit =
+    override def init(plugin: PluginContext, extra: util.Map[String, String]): Unit = {
       EngineRuntime.current.services.startExecutor()
+      EngineRuntime.current.hints.startExecutor(plugin.hostname())
+    }
 
     override def shutdown(): Unit = {
+      EngineRuntime.current.hints.stopExecutor()
       EngineRuntime.current.services.pipeline.awaitIdle(PatienceMillis)
       EngineRuntime.current.services.stopExecutor()
     }

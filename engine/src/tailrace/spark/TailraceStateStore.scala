@@ -258,7 +258,8 @@ final class TailraceStateStore(
     val newVersion = store.commit(snapshot, meter)
     phase = StorePhase.move(phase, StorePhase.Committed)
     checkpoint = Some(provider.checkpointInfo(newVersion, base))
-    finalMetrics = Some(StoreMetrics.of(table, meter))
+    finalMetrics = Some(StoreMetrics.of(table, meter, provider.hinted))
+    provider.reporter.foreach(_.batchOver(version, expected.beganMillis))
     // 3.
     provider.ended(this)
     store.release()
@@ -291,7 +292,7 @@ final class TailraceStateStore(
   def keysAppendedTo: Long = appended
 
   override def metrics: StateStoreMetrics =
-    finalMetrics.getOrElse(StoreMetrics.of(table, meter))
+    finalMetrics.getOrElse(StoreMetrics.of(table, meter, provider.hinted))
 
   override def getStateStoreCheckpointInfo(): StateStoreCheckpointInfo = checkpoint.getOrElse(
     throw StorePhase.illegal("Cannot get the checkpoint's id before the store is committed"))

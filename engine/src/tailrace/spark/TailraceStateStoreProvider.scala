@@ -113,7 +113,22 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
         options.spill, tierFor(options), options.readBatchRatio, options.maxAmplification),
       budget = runtime.budget,
       io = runtime.io)
+    if (options.prefetch != PrefetchMode.Off) store.table.prefetch.open()
+    if (options.takesHints) takeHints()
     askForProcessOptions(options) // last: a store that could not be opened asks for nothing
+  }
+
+  private[spark] var hinted: Option[HintedStore] = None
+  private[spark] lazy val reporter: Option[PrefetchReporter] =
+    run.filter(_ => hinted.isDefined).map(new PrefetchReporter(_, identifier, store.table, hinted.get))
+
+  /** From operators that see the keys of rows before the tasks of this store's operator. */
+  private def takeHints(): Unit = run.foreach { ofRun =>
+    val taker = new HintedStore(store, runtime.hints.threads, description)
+    hinted = Some(taker)
+    val partition = PrefetchReporter.partition(ofRun, identifier)
+    runtime.hints.inbox.opened(partition, taker)
+    withdrawals :+= (() => runtime.hints.inbox.closed(partition, taker))
   }
 
   /** Where state is spilled to. An I/O thread asks a file system far away, and not the task. */

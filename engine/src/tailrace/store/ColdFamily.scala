@@ -42,8 +42,12 @@ private[store] final class ColdFamily(
   /** Of a key that is looked up soon: if its record was spilled, it can be read ahead. */
   def expect(base: AnyRef, offset: Long, length: Int): Unit = {
     val spillable = family.layout.spillable
+    if (spillable.isDefined) expectHash(spillable.get.hashOf(base, offset, length))
+  }
+
+  def expectHash(hash: Int): Unit = {
+    val spillable = family.layout.spillable
     if (spillable.isDefined) {
-      val hash = spillable.get.hashOf(base, offset, length)
       spillable.get.coldAt(hash, expected)
       val slots = spillable.get.slotsAt(hash)
       if (slots != null) prefetch.expectIn(slots, hash)
@@ -187,7 +191,10 @@ private[store] final class ColdFamily(
   private def moveRecord(ref: ColdRef, found: ColdEntry, copy: ColdRef): Boolean = {
     val hash = table.hashOf(found.bytes, found.key, found.keyLength)
     val moved = table.exchange(hash, SlotWord.of(ref), SlotWord.of(copy))
-    if (moved && index != null) index.addCold(index.column.of(found), copy)
+    if (moved) {
+      if (index != null) index.addCold(index.column.of(found), copy)
+      prefetch.moved(ref, copy)
+    }
     moved
   }
 

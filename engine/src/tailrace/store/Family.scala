@@ -59,6 +59,10 @@ final class Family private[store] (
   def expect(base: AnyRef, offset: Long, length: Int): Unit =
     if (!spill.log.isEmpty && !kind.multiValue) cold.expect(base, offset, length)
 
+  /** The same for the key of this hash. */
+  def expectHash(hash: Int): Unit =
+    if (!spill.log.isEmpty && !kind.multiValue) cold.expectHash(hash)
+
   /** The record of this key, or none. It is in memory until the batch is over. */
   def get(base: AnyRef, offset: Long, length: Int): Record = {
     spill.tick()

@@ -282,6 +282,7 @@ final class StateTable(
 
   def close(): Unit = {
     release(await = true)
+    prefetch.close()
     if (!isClosed) budget.storeClosed()
     isClosed = true
   }

@@ -89,6 +89,19 @@ final class VersionedStore(
     if (closeRequested.get()) closeIfFree()
   }
 
+  /**
+   * Runs code as the owner, if no task uses the store and it is at this version. False: it was not run.
+   */
+  def whileFree(version: Long)(body: StateTable => Unit): Boolean = owner.tryAcquire() && {
+    try {
+      val isThere = !closed && isLoaded && table.version == version
+      if (isThere) body(table)
+      isThere
+    } finally {
+      letGo()
+    }
+  }
+
   /** Another store needs memory. If no task uses this one, it spills what it has above its share. */
   private val lender: Budget.Lender = () => if (owner.tryAcquire()) {
     try if (!closed && isLoaded) table.giveBack() catch {

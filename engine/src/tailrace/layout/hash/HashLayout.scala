@@ -361,7 +361,7 @@ object HashLayout {
   private val Seed = 0x7461696c72616365L
 
   /** The hash of a key, by which its entry can be named together with its word. */
-  private def hashOf(base: AnyRef, offset: Long, length: Int): Int = {
+  def hashOf(base: AnyRef, offset: Long, length: Int): Int = {
     val hash =
       if ((length & 7) == 0) XXH64.hashUnsafeWords(base, offset, length, Seed)
       else XXH64.hashUnsafeBytes(base, offset, length, Seed)

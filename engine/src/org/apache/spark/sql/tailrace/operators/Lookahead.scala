@@ -11,6 +11,9 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroups
  * for each row, and whose records can be spilled.
  */
 object Lookahead {
+  /** Rows that an operator gets, and the key under which it looks each of them up. */
+  private[operators] final case class Input(child: SparkPlan, keys: Seq[Expression])
+
   /** Whether the plan has such an operator. */
   def suits(plan: SparkPlan): Boolean = plan.exists {
     case operator: StatefulOperator => operator.stateInfo.isDefined && keysOf(operator).isDefined
@@ -30,6 +33,9 @@ object Lookahead {
   /** Whether the operator's rows are looked ahead. */
   def isIn(operator: SparkPlan): Boolean =
     operator.children.headOption.exists(_.isInstanceOf[LookaheadExec])
+
+  private[operators] def inputsOf(operator: StatefulOperator): Seq[Input] =
+    keysOf(operator).map(Input(operator.children.head, _)).toSeq
 
   private def keysOf(operator: StatefulOperator): Option[Seq[Expression]] = operator match {
     case merge: MergeStateExec => Some(merge.keyExpressions)

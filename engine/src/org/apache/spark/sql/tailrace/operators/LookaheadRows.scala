@@ -23,7 +23,11 @@ private[operators] final class LookaheadRows(
   private var takenBytes = 0L
   private var refillAt = 0
   private var untilLook = 0
-  private lazy val expected = open().orNull
+  private lazy val expected = {
+    val found = open().orNull
+    if (found != null) found.began()
+    found
+  }
   private lazy val keyOf = newKeys()
 
   override def hasNext: Boolean = !taken.isEmpty || rows.hasNext
