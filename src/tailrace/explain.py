@@ -34,7 +34,10 @@ class StoreUse:
     watches how it is used."""
     eviction: str
     lookahead: str
-    """Where the keys of rows to come are seen before they are looked up, or no."""
+    """Where the keys of rows to come are seen before they are looked up, or no. Of a query that
+    runs, the place from which the last batch had hints."""
+    lookahead_reason: str
+    """Why there."""
     reason: str
 
 
@@ -78,9 +81,10 @@ def classify(of: StreamingQuery | DataFrame, output_mode: str = "append") -> lis
             pattern=pattern,
             eviction=eviction,
             lookahead=lookahead,
+            lookahead_reason=why,
             reason=reason,
         )
-        for number, kind, store, family, pattern, eviction, lookahead, reason in rows
+        for number, kind, store, family, pattern, eviction, lookahead, why, reason in rows
     ]
 
 
@@ -106,7 +110,19 @@ def table(uses: list[StoreUse]) -> str:
     ]
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     lines = [head, tuple("-" * width for width in widths), *rows]
+    told = dict.fromkeys(
+        f"operator {use.operator} looks ahead {use.lookahead}: {use.lookahead_reason}"
+        for use in uses
+        if use.lookahead != "no"
+    )
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
+        [
+            *(
+                "  ".join(
+                    cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+                ).rstrip()
+                for line in lines
+            ),
+            *told,
+        ]
     )

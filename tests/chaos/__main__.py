@@ -45,7 +45,7 @@ KILLS_A_CHAIN = 6
 FAILPOINTS_A_CHAIN = 3
 # Of the chains over plain files. Their lives start two executors each.
 SPECULATIVE = 0.5
-COLD = {"spill": "always", "prefetch": "on"}
+COLD = {"spill": "always", "prefetch": "on", "hints": "on"}
 DIFFERENT, NOT_ALL, INTERRUPTED = 1, 2, 130
 
 
@@ -76,7 +76,7 @@ def plan(given: argparse.Namespace, number: int, kills: int) -> tuple[Setting, l
     # A snapshot every other batch in half of the chains, where the default waits for many.
     snapshots = chooser.choice(({}, {"max_deltas": "2"}))
     delays = chooser.choice(({}, {"upload.before": 400}, {"publish.before": 400}))
-    # All state in files, and reads of it in flight, in half of the chains.
+    # All state in files, hints, and reads of it in flight, in half of the chains.
     cold = chooser.choice(({}, COLD | {"cold_io": chooser.choice(("buffered", "direct"))}))
     setting = Setting(
         kind,

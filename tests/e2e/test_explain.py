@@ -98,11 +98,12 @@ def test_the_pattern_of_a_frame(events, name):
 
 def test_it_is_printed_for_people(events, capsys):
     tailrace.explain(windows(events).count())
-    head, line, row = capsys.readouterr().out.splitlines()
+    head, line, row, told = capsys.readouterr().out.splitlines()
     assert head.split() == ["operator", "store", "pattern", "evicts", "looks", "ahead", "because"]
     assert set(line) == {"-", " "}
     assert row.startswith("0 aggregation  default  windowed update  what is due  in the task")
     assert row.endswith("the key has the event time window")
+    assert told.startswith("operator 0 looks ahead in the task: ")
 
 
 def test_nothing_stateful_is_said_so(events, capsys):

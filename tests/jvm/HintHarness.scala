@@ -10,7 +10,12 @@ import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
 
+import org.apache.spark.SparkEnv
+import org.apache.spark.sql.types.StructType
+
+import tailrace.layout.hash.HashLayout
 import tailrace.prefetch._
+import tailrace.spark.EngineRuntime
 
 class HintHarness extends Operations {
   import RowCodec.nodes
@@ -65,6 +70,16 @@ class HintHarness extends Operations {
       case "listening" =>
         controller.take(HintReport.Listening(text("executor"), text("host"), number("port").toInt))
       case "lost" => controller.executorLost(text("executor"))
+      case "hint" => // the stores of this process get these keys, or hashes that are of none
+        val codec = new RowCodec(StructType.fromDDL(text("key")))
+        val keys = codec.encodeAll(operation.path("keys")).map { key =>
+          HashLayout.hashOf(key.getBaseObject, key.getBaseOffset, key.getSizeInBytes)
+        }
+        val others = numbers("hashes").map(_.asInt()).toArray
+        val to = HintedPartition(text("run"), text("root"), 0L, number("partition").toInt)
+        EngineRuntime.current.hints.send(
+          HintController.Route(SparkEnv.get.executorId, "", 0),
+          HintBatch(to, number("version"), keys ++ others, 0L))
       case "routes" =>
         val found = nodes.arrayNode()
         controller.routes("run", 0L, number("partitions").toInt).foreach { route =>

@@ -46,6 +46,10 @@ LONG: dict[str, tuple[str, ...]] = {
         "[join_checkpoint_ids_format_4]",
     ),
     "tests/e2e/test_group_state.py": ("[event_time_timeout_per_row]",),
+    "tests/e2e/test_hints.py": (
+        *("[sliding_update]", "[full_null_keys]", "[self_join]", "[full_range_format_3]"),
+        *("used[groups]", "used[deduplication]"),
+    ),
     "tests/e2e/test_holistic.py": (
         *("[checkpoint_ids]", "[session_late]", "[session_merged_before_the_exchange]"),
     ),
@@ -70,6 +74,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "tests/bench/test_runner.py": ("test_a_join_runs_on_rocksdb_in_format_4_too",),
     "tests/bench/test_stopping.py": ("test_a_killed_commands_folder",),
     # ---- faults
+    "tests/faults/test_hints_between_executors.py": ("test_hints_cross",),
     "tests/faults/test_kill_referee.py": ALL,
     "tests/faults/test_kills.py": (
         *("join/foreach/files", "dedup/foreach/cleaned", "session/file/python"),
@@ -129,6 +134,7 @@ RARE: dict[str, tuple[str, ...]] = {
         *("[tumbling_without_key]", "[sliding_complete]", "[session_lists]"),
         *("[tumbling_empty_batches]", "[session_local_merge]"),
     ),
+    "tests/faults/test_hints_between_executors.py": ("test_without_hints",),
     "tests/bench/test_compare.py": ("two_checkouts_that_are_the_same", "a_stopped_comparison"),
     "tests/bench/test_stopping.py": ("[interrupt_thrice]",),
     # make bench-check has them, too, with a million events

@@ -28,7 +28,10 @@ object Classifier {
   import Pattern._
 
   def read(plan: SparkPlan): Seq[OperatorUse] = {
-    val looking = plan.collect { case ahead: LookaheadExec => ahead.stateInfo.operatorId }.toSet
+    val looking = plan.collect {
+      case ahead: LookaheadExec => ahead.stateInfo.operatorId
+      case ahead: JoinLookaheadExec => ahead.stateInfo.operatorId
+    }.toSet
     plan.collect {
       case operator: StatefulOperator if !isReader(operator) && operator.stateInfo.isDefined =>
         val info = operator.stateInfo.get

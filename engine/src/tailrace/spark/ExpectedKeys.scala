@@ -36,6 +36,15 @@ final class ExpectedKeys private[spark] (
     }
   }
 
+  /** Looks up the only number of a record now, as the operator is about to; 0: there is none. */
+  private[spark] def numberOf(key: UnsafeRow, family: String): Long = {
+    val access = accessOf(family)
+    access.keys.encode(key)
+    val found = access.valueOf(
+      access.family.get(access.keys.base, access.keys.offset, access.keys.length))
+    if (found == null) 0L else found.getLong(0)
+  }
+
   /** Has the records of all of them read, in the background. */
   def fetch(): Unit = table.prefetch.submit()
 }

@@ -41,9 +41,9 @@ final class HintServices private[spark] (runtime: EngineRuntime) {
     sketches.clear()
   }
 
-  /** @param host the name by which other executors reach this one */
-  def startExecutor(host: String): Unit = if (!HintEndpoint.isDriver) {
+  def startExecutor(): Unit = if (!HintEndpoint.isDriver) {
     toDriver = HintEndpoint.connect()
+    val host = HintEndpoint.hostOfBlocks
     try {
       val opened = HintChannel.open(host, bytes => inbox.take(HintBatch.decode(bytes)))
       channel = Some(opened)

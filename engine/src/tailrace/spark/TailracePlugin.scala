@@ -61,7 +61,7 @@ private object TailracePlugin {
   final class OnExecutor extends ExecutorPlugin {
     override def init(plugin: PluginContext, extra: util.Map[String, String]): Unit = {
       EngineRuntime.current.services.startExecutor()
-      EngineRuntime.current.hints.startExecutor(plugin.hostname())
+      EngineRuntime.current.hints.startExecutor()
     }
 
     override def shutdown(): Unit = {

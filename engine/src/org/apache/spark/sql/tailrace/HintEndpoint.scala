@@ -28,6 +28,9 @@ object HintEndpoint {
   /** Whether this process is the driver, as in local mode that of the tasks is, too. */
   def isDriver: Boolean = SparkEnv.get.executorId == SparkContext.DRIVER_IDENTIFIER
 
+  /** The name by which other executors reach this one: they fetch its shuffled blocks from there. */
+  def hostOfBlocks: String = SparkEnv.get.blockManager.blockManagerId.host
+
   /** The way to the driver. A report that cannot be sent is dropped. */
   def connect(): HintReport => Unit = {
     val env = SparkEnv.get

@@ -68,7 +68,7 @@ private[operators] object HintCandidates {
   /** The position below this operator is another one than above it. Empty: it is not. */
   private def nameOf(plan: SparkPlan): String = plan match {
     case _: ProjectExec | _: InputAdapter | _: EventTimeWatermarkExec | _: ColumnarToRowExec |
-        _: LookaheadExec | _: HintExec | _: LeafExecNode => ""
+        _: LookaheadExec | _: JoinLookaheadExec | _: HintExec | _: LeafExecNode => ""
     case _: ShuffleExchangeExec => "below the exchange"
     case _: BaseAggregateExec => "below the aggregation"
     case _: SortExec => "below the sort"

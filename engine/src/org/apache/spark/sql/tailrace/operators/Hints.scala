@@ -27,8 +27,10 @@ final class Hints(controller: HintController, mode: HintMode, threshold: Int) {
       plan: SparkPlan, info: StatefulOperatorStateInfo,
       inputs: Seq[Lookahead.Input]): SparkPlan = {
     val run = info.queryRunId.toString
-    val candidates =
-      inputs.map(input => HintCandidates.of(input.child, input.keys, info.numPartitions))
+    val candidates = inputs.map { input =>
+      HintCandidates.of(input.child, input.keys, info.numPartitions)
+        .filter(candidate => input.inTask || !candidate.inTask)
+    }
     val choice = controller.choose(
       run, info.operatorId, info.storeVersion, InTask +: namesOf(candidates), mode)
     if (choice.level == 0) {

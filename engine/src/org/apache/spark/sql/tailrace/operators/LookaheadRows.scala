@@ -63,11 +63,6 @@ private[operators] final class LookaheadRows(
     // The second half is being read while the first is used.
     refillAt = taken.size / 2
   }
-
-  private def sizeOf(row: InternalRow): Long = row match {
-    case unsafe: UnsafeRow => unsafe.getSizeInBytes.toLong
-    case _ => UnknownSize
-  }
 }
 
 private object LookaheadRows {
@@ -79,4 +74,9 @@ private object LookaheadRows {
   val MostBytes: Long = 8L << 20
   val LookEvery = 64
   val UnknownSize = 256L
+
+  def sizeOf(row: InternalRow): Long = row match {
+    case unsafe: UnsafeRow => unsafe.getSizeInBytes.toLong
+    case _ => UnknownSize
+  }
 }
