@@ -10,6 +10,7 @@ final class BatchMeter {
   val removes = new OperationMeter
   var scans = 0L
   var scannedRows = 0L
+  var hintSlackMillis = 0L
   var estimates = 0L
   var estimateErrorMicros = 0L
   var loadNanos = 0L

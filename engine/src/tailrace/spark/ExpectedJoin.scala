@@ -9,9 +9,9 @@ import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreId}
  * Problem: a side's state is two tables: how many rows a key has, and the rows by key and number.
  * Which rows are read is known only when the number is.
  *
- * Answer: two steps. `add` expects the numbers of a key, of both sides: the join reads the other side's,
- * and its own to append the row. `follow`, for the same key a moment later, looks the numbers up (they
- * have been read meanwhile, or are waited for) and expects the other side's rows.
+ * Answer: two steps. `add` expects the numbers of a key, of both sides: the join reads the other
+ * side's, and its own to append the row. `follow`, for the same key a moment later, looks the numbers
+ * up (they have been read meanwhile, or are waited for) and expects the other side's rows.
  *
  * Invariant: the join itself looks up all that `follow` does.
  *

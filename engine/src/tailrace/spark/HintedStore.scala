@@ -44,12 +44,18 @@ private[spark] final class HintedStore(store: VersionedStore, threads: Executor,
   /** Bytes of the messages. */
   def bytes: Long = synchronized(byteCount)
 
-  /** When the last hint arrived for the batch that begins at this version; 0: none has. */
-  def lastHintAt(of: Long): Long = synchronized(if (of == version) lastMillis else 0L)
+  /**
+   * From the last hint for the batch that begins at this version to its first look-up, in
+   * milliseconds; 0: there was no hint, or it came later.
+   */
+  def slackMillis(of: Long, began: Long): Long = synchronized {
+    if (of == version && lastMillis > 0L && began > lastMillis) began - lastMillis else 0L
+  }
 
   def take(hints: HintBatch): Unit = synchronized {
     if (hints.version > version) {
       version = hints.version
+      lastMillis = 0L
       lateCount += count
       count = 0
     }

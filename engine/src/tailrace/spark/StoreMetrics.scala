@@ -130,6 +130,8 @@ object StoreMetrics {
     Metric("tailraceHintsHot", Total, "keys of which no hint was sent because they are hot",
       _.hints(_.hot)),
     Metric("tailraceHintBytes", Total, "bytes of messages with hints", _.hints(_.bytes)),
+    Metric("tailraceHintSlack", Time, "time from the last hint to the first look-up",
+      _.meter.hintSlackMillis),
     Metric("tailraceReadAheadTime", Time,
       "time from a request for records to come to their arrival, at the 99th percentile",
       of => millis(of.table.prefetch.requestNanos)),

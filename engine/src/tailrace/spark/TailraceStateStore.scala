@@ -258,6 +258,9 @@ final class TailraceStateStore(
     val newVersion = store.commit(snapshot, meter)
     phase = StorePhase.move(phase, StorePhase.Committed)
     checkpoint = Some(provider.checkpointInfo(newVersion, base))
+    provider.hinted.foreach { hints =>
+      meter.hintSlackMillis = hints.slackMillis(version, expected.beganMillis)
+    }
     finalMetrics = Some(StoreMetrics.of(table, meter, provider.hinted))
     provider.reporter.foreach(_.batchOver(version, expected.beganMillis))
     // 3.
