@@ -89,6 +89,19 @@ def test_hinted_records_are_there_when_the_task_begins(hinting: Hinting) -> None
     store.abort()
 
 
+def test_many_gets_are_read_together(hinting: Hinting) -> None:
+    version = filled(hinting, 200)
+    store = hinting.provider.load(version)
+    before = metrics(store)
+    found = store.multi_get([[number] for number in range(100)])
+    assert found == [(f"value {number}",) for number in range(100)]
+    after = metrics(store)
+    read_ahead = ("tailracePrefetchHits", "tailracePrefetchLate")
+    assert sum(after[name] - before[name] for name in read_ahead) == 100
+    assert after["tailracePrefetchMisses"] == before["tailracePrefetchMisses"]
+    store.abort()
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"run": "another run"}, {"root": "another checkpoint"}, {"partition": 1}],

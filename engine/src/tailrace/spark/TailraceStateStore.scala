@@ -63,9 +63,14 @@ final class TailraceStateStore(
     value
   }
 
+  /** Spilled records of the keys are read beside the task, in the order of the disk. */
   override def multiGet(keys: Array[UnsafeRow], familyName: String): Iterator[UnsafeRow] = {
     accessFor("multiGet", familyName)
     require(keys.forall(_ != null), "Keys cannot be null")
+    if (keys.length > 1 && expected.areOfUse) {
+      keys.foreach(expected.add(_, familyName))
+      expected.fetch()
+    }
     keys.iterator.map(get(_, familyName))
   }
 
