@@ -25,11 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from support.chaos import (
+    COLD,
+    COLD_POINTS,
     POINTS,
     Chain,
     ChaosError,
     Failpoint,
     Kill,
+    Moment,
     Setting,
     points_of,
     random_moment,
@@ -45,7 +48,8 @@ KILLS_A_CHAIN = 6
 FAILPOINTS_A_CHAIN = 3
 # Of the chains over plain files. Their lives start two executors each.
 SPECULATIVE = 0.5
-COLD = {"spill": "always", "prefetch": "on", "hints": "on"}
+# Queries whose records are found by their hash: all of them can be in files.
+HASHED = ("window", "join", "dedup", "unique")
 DIFFERENT, NOT_ALL, INTERRUPTED = 1, 2, 130
 
 
@@ -76,8 +80,10 @@ def plan(given: argparse.Namespace, number: int, kills: int) -> tuple[Setting, l
     # A snapshot every other batch in half of the chains, where the default waits for many.
     snapshots = chooser.choice(({}, {"max_deltas": "2"}))
     delays = chooser.choice(({}, {"upload.before": 400}, {"publish.before": 400}))
-    # All state in files, hints, and reads of it in flight, in half of the chains.
     cold = chooser.choice(({}, COLD | {"cold_io": chooser.choice(("buffered", "direct"))}))
+    if cold and kind in HASHED and not speculates:
+        moment = next(place for place, kill in enumerate(chosen) if isinstance(kill, Moment))
+        chosen[moment] = Failpoint(chooser.choice(COLD_POINTS), chooser.randrange(1, 6))
     setting = Setting(
         kind,
         sink,
@@ -234,7 +240,7 @@ def main() -> int:
     print(
         f"\n{len(tournament.killed)} kills in {len(tournament.chains)} chains, {minutes:.1f} min: "
         f"{moments} at random moments, {sum(points.values())} at failpoints\n"
-        + "".join(f"  {point:20} {points[point]}\n" for point in POINTS)
+        + "".join(f"  {point:20} {points[point]}\n" for point in POINTS + COLD_POINTS)
         + f"  {'tasks run twice at a time':20} {twice}\n"
         f"No output and no state differed. Seed {given.seed}."
     )

@@ -17,7 +17,18 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from support.chaos import POINTS, Chain, ChaosError, Failpoint, Kill, Moment, Setting, random_moment
+from support.chaos import (
+    COLD,
+    COLD_POINTS,
+    POINTS,
+    Chain,
+    ChaosError,
+    Failpoint,
+    Kill,
+    Moment,
+    Setting,
+    random_moment,
+)
 from support.chaos_input import KINDS
 from support.chaos_query import SINKS, SOURCES
 from support.chaos_referee import Referee
@@ -80,7 +91,16 @@ MEDIANS: Plan = (
     Setting("medians", "foreach", options={"max_deltas": "2"}),
     (random_moment(random.Random(SEED)),),
 )
-PLANS = (WINDOW, FIRST, JOIN, DEDUPLICATION, SESSION, MEDIANS, SPECULATION)
+# While records are being written to files, read before they are looked up, or moved.
+COLD_JOIN: Plan = (
+    Setting("join", "file", "cleaned", options=COLD),
+    (Failpoint("io.read", 2), Failpoint("io.spill", 5), Failpoint("io.read", 6)),
+)
+COLD_WINDOW: Plan = (
+    Setting("window", "foreach", "cleaned", options=COLD),
+    (Failpoint("io.clean", 2), Failpoint("io.read"), Failpoint("io.spill", 2)),
+)
+PLANS = (WINDOW, FIRST, JOIN, DEDUPLICATION, SESSION, MEDIANS, COLD_JOIN, COLD_WINDOW, SPECULATION)
 # The tests that run the plans.
 EACH = "test_nothing_is_lost_and_nothing_doubled"
 ONE = "test_point_that_is_never_passed_is_told"
@@ -139,6 +159,6 @@ def test_every_point_kind_sink_and_source_is_among_them() -> None:
     every = [*short, *long]
     once = sorted(map(PLANS.index, every))
     assert once == list(range(len(PLANS))), "each plan runs once"
-    assert points(every) == set(POINTS)
+    assert points(every) == {*POINTS, *COLD_POINTS}
     assert {setting.kind for setting, _ in every} == set(KINDS) - {"unique"}
     assert {setting.source for setting, _ in every} == set(SOURCES)

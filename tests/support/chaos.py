@@ -42,6 +42,12 @@ PLACES = (
 )
 POINTS = tuple(f"{place}.{side}" for place in PLACES for side in ("before", "after"))
 
+# All state in files, hints, and reads of it in flight.
+COLD = {"spill": "always", "prefetch": "on", "hints": "on"}
+# Jobs beside the batch that begin when a query so set is killed: records are being written, read
+# before they are looked up, or moved to other files. Each batch has several of each.
+COLD_POINTS = ("io.spill", "io.read", "io.clean")
+
 # Two executors, processes of their own on hosts of their own. The third registration of each is
 # slow, so that Spark starts another attempt of the task on the other executor.
 SPECULATION = {
@@ -77,7 +83,7 @@ class Failpoint:
     def batches(self) -> int:
         """How many files a life may use up on its way there: the batch that it begins with may have
         its offsets or its output already, and then it does not pass."""
-        return self.hit + 1
+        return 2 if self.name in COLD_POINTS else self.hit + 1
 
 
 @dataclass(frozen=True)

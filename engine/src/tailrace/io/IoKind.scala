@@ -1,12 +1,17 @@
 package tailrace.io
 
+import java.util.Locale
+
 /**
  * The kinds of work beside the batches, most urgent first: a pack that the gate waits for, then
  * memory and records that a task waits for, then all that only tidies up.
  *
  * @param free how many jobs of the kind can run without a permit
  */
-sealed abstract class IoKind(val name: String, val urgency: Int, val free: Int)
+sealed abstract class IoKind(val name: String, val urgency: Int, val free: Int) {
+  /** The failpoint that each job of the kind passes as it begins. */
+  val failpoint: String = s"io.${name.toLowerCase(Locale.ROOT)}"
+}
 
 object IoKind {
   case object Upload extends IoKind("upload", 0, free = 0)

@@ -7,6 +7,8 @@ import scala.util.{Failure, Success, Try}
 
 import org.slf4j.LoggerFactory
 
+import tailrace.faults.Failpoints
+
 /**
  * Problem: uploads, spilling, cleaning and snapshots share one disk and a few cores with the batches.
  * Each with threads of its own, they get in each other's way: a snapshot slows down the upload that
@@ -24,9 +26,11 @@ import org.slf4j.LoggerFactory
  * and an error is in the log, too. No lock is held while a job's own code runs.
  *
  * @param queueLimit jobs of a kind that wait to begin; a thread that submits more waits
+ * @param failpoints where a test ends the process, or fails a job, while somebody waits for it
  */
 final class IoScheduler(
-    firstPermits: Int, queueLimit: Int, clock: Clock, threads: ThreadFactory) {
+    firstPermits: Int, queueLimit: Int, clock: Clock, threads: ThreadFactory,
+    failpoints: Failpoints = new Failpoints) {
   import IoScheduler._
 
   private val lock = new Object
@@ -248,8 +252,11 @@ final class IoScheduler(
     }
 
     def run(): Unit = {
-      val outcome: Try[T] = try Success(if (isWanted) body(this) else throw new IoCancelled(what))
-      catch {
+      val outcome: Try[T] = try {
+        if (!isWanted) throw new IoCancelled(what)
+        failpoints.pass(kind.failpoint)
+        Success(body(this))
+      } catch {
         case cancelled: IoCancelled => Failure(cancelled)
         case error: Throwable => // of every class: a thread that awaits the job must not wait for ever
           log.warn(s"$what failed.", error)

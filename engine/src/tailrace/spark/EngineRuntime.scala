@@ -29,7 +29,8 @@ final class EngineRuntime(
 
   /** All that is read and written beside the batches. */
   val io: IoScheduler = new IoScheduler(
-    IoScheduler.DefaultPermits, IoScheduler.DefaultQueueLimit, clock, threads.named("tailrace-io"))
+    IoScheduler.DefaultPermits, IoScheduler.DefaultQueueLimit, clock, threads.named("tailrace-io"),
+    failpoints)
 
   // Options of the process, which every session may set.
   val memoryLimit: SharedSetting[Long] =
