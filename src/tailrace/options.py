@@ -307,17 +307,24 @@ class Options:
                     f"Pass {option.name} as {option.rule.allowed}, or leave it out.",
                 )
         if self.prefetch == "off" and self.hints == "on":
-            raise OptionError(
-                "The options hints and prefetch contradict each other.",
+            raise _contradiction(
+                "hints",
+                "prefetch",
                 "prefetch is off; hints say which records are read before they are looked up.",
-                "Leave hints out, or prefetch.",
             )
         if self.cold_dir is not None and self.cold_io == "direct":
-            raise OptionError(
-                "The options cold_dir and cold_io contradict each other.",
+            raise _contradiction(
+                "cold_io",
+                "cold_dir",
                 f"cold_dir is {self.cold_dir!r}; direct is a way to use files on the executor's "
                 "own machine.",
-                "Leave cold_io out, or cold_dir.",
+            )
+        if self.cold_dir is not None and self.spill == "off":
+            raise _contradiction(
+                "spill",
+                "cold_dir",
+                f"cold_dir is {self.cold_dir!r}, a place for spilled state; spill is off, so that "
+                "there is none.",
             )
 
     @classmethod
@@ -333,6 +340,14 @@ class Options:
         """The same as Spark confs. An option without a value is not set."""
         values = ((option, getattr(self, option.name)) for option in describe())
         return {option.conf: str(value) for option, value in values if value is not None}
+
+
+def _contradiction(one: str, other: str, cause: str) -> OptionError:
+    return OptionError(
+        f"The options {one} and {other} contradict each other.",
+        cause,
+        f"Leave {one} out, or {other}.",
+    )
 
 
 def refuse_unknown(keys: Iterable[str]) -> None:

@@ -164,13 +164,25 @@ def test_other_values_are_refused_with_name_value_and_rule(name: str, value: Any
     assert rule.allowed in caught.value.cause
 
 
-def test_files_far_away_cannot_be_opened_past_the_page_cache() -> None:
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"cold_io": "direct"}, {"cold_dir": "hdfs://host/spilled"}),
+        ({"spill": "off"}, {"cold_dir": "hdfs://host/spilled"}),
+        ({"hints": "on"}, {"prefetch": "off"}),
+    ],
+)
+def test_options_that_contradict_each_other_are_named(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    names = [*one, *other]
     with pytest.raises(OptionError) as caught:
-        Options.of(cold_dir="hdfs://host/spilled", cold_io="direct")
-    assert "cold_dir and cold_io" in caught.value.problem
-    assert "hdfs://host/spilled" in caught.value.cause
-    assert "cold_io" in caught.value.remedy
-    assert Options.of(cold_dir="hdfs://host/spilled", cold_io="buffered").cold_dir is not None
+        Options.of(**one, **other)
+    assert f"options {names[0]} and {names[1]} contradict" in caught.value.problem
+    assert str(other[names[1]]) in caught.value.cause
+    assert caught.value.remedy == f"Leave {names[0]} out, or {names[1]}."
+    for alone in (one, other):
+        assert Options.of(**alone)
 
 
 @pytest.mark.parametrize(

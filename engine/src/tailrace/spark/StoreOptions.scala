@@ -40,21 +40,24 @@ final case class StoreOptions(
   /** Itself, if no option contradicts another. */
   private def verified: StoreOptions = {
     coldDir.filter(_ => coldIo == ColdIo.Direct).foreach { uri =>
-      throw new ContradictingOptions(
-        "The options cold_dir and cold_io contradict each other.",
-        s"cold_dir is $uri; direct is a way to use files on the executor's own machine.",
-        s"Leave cold_io (${StoreOptions.Prefix}coldIo) out, or cold_dir " +
-          s"(${StoreOptions.Prefix}coldDir).")
+      contradict("cold_io", "coldIo", "cold_dir", "coldDir",
+        s"cold_dir is $uri; direct is a way to use files on the executor's own machine.")
+    }
+    coldDir.filter(_ => spill == SpillMode.Never).foreach { uri =>
+      contradict("spill", "spill", "cold_dir", "coldDir",
+        s"cold_dir is $uri, a place for spilled state; spill is off, so that there is none.")
     }
     if (prefetch == PrefetchMode.Off && hints == HintMode.On) {
-      throw new ContradictingOptions(
-        "The options hints and prefetch contradict each other.",
-        "prefetch is off; hints say which records are read before they are looked up.",
-        s"Leave hints (${StoreOptions.Prefix}hints) out, or prefetch " +
-          s"(${StoreOptions.Prefix}prefetch).")
+      contradict("hints", "hints", "prefetch", "prefetch",
+        "prefetch is off; hints say which records are read before they are looked up.")
     }
     this
   }
+
+  private def contradict(
+      one: String, key: String, other: String, otherKey: String, cause: String): Nothing =
+    throw new ContradictingOptions(s"The options $one and $other contradict each other.", cause,
+      s"Leave $one (${StoreOptions.Prefix}$key) out, or $other (${StoreOptions.Prefix}$otherKey).")
 
   /** Whether operators far from a store tell it the keys of rows to come. */
   def takesHints: Boolean = prefetch != PrefetchMode.Off && hints != HintMode.Off
