@@ -237,6 +237,16 @@ class Options:
         doc="How many times larger the files of spilled state may grow than what still counts in "
         "them: they are cleaned before that.",
     )
+    restart: str = _option(
+        "eager",
+        conf="restart",
+        rule=one_of("eager", "lazy", "always"),
+        doc="What a restart reads before its first batch. eager: all state. lazy: the index of the "
+        "newest snapshot; its records are read when their keys are asked for, and the rest "
+        "behind, while no task uses the store. That is for state that is found by its key alone; "
+        "the rest (lists, rows that expire, keys that are scanned in order) is read whole. "
+        "always: lazy, from snapshots with very small blocks, which only tests want.",
+    )
     lock_timeout: str = _option(
         "60s",
         conf="lockTimeout",

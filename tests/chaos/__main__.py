@@ -84,11 +84,13 @@ def plan(given: argparse.Namespace, number: int, kills: int) -> tuple[Setting, l
     if cold and kind in HASHED and not speculates:
         moment = next(place for place, kill in enumerate(chosen) if isinstance(kill, Moment))
         chosen[moment] = Failpoint(chooser.choice(COLD_POINTS), chooser.randrange(1, 6))
+    # Restarts that leave the state in small blocks of the snapshot, in half of the chains.
+    restart = chooser.choice(({}, {"max_deltas": "2", "restart": "always"}))
     setting = Setting(
         kind,
         sink,
         source,
-        options={**snapshots, **cold, **dict(given.option)},
+        options={**snapshots, **cold, **restart, **dict(given.option)},
         delays=delays,
         local_copies=chooser.random() < 0.5,
         speculates=speculates,

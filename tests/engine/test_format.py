@@ -131,12 +131,54 @@ def test_snapshot_holds_exactly_the_state(open_provider: Opener) -> None:
     store.commit()
     wait_for(store_file(open_provider, "2.snapshot.tr"))
     snapshot = statefile.read(store_file(open_provider, "2.snapshot.tr"))
-    assert (snapshot.kind, snapshot.version, snapshot.parent_lineage) == ("snapshot", 2, 0)
+    assert (snapshot.format, snapshot.kind, snapshot.version) == (2, "snapshot", 2)
+    assert snapshot.parent_lineage == 0
     assert snapshot.lineage == statefile.read(store_file(open_provider, "2.changes.tr")).lineage
     assert {entry.kind for entry in snapshot.entries} == {"put"}
+    assert [section.by_hash for section in snapshot.sections] == [False]
     assert [entry.value for entry in snapshot.entries] == [
         row_of_longs(value) for value in (-30, -20, -10, 10, 20, 30)
     ]
+
+
+def written_snapshot(opener: Opener, version: int) -> Path:
+    path = store_file(opener, f"{version}.snapshot.tr")
+    wait_for(path)
+    return path
+
+
+def test_snapshot_has_the_golden_index(open_provider: Opener) -> None:
+    store = open_provider(LONGS, confs=PLAIN).load(0, force_snapshot=True)
+    store.put([7], [42])
+    store.commit()
+    data = written_snapshot(open_provider, 1).read_bytes()
+    header = bytearray(HEADER)
+    header[8:12] = bytes.fromhex("00020200")  # format 2, snapshot, no compression
+    start = checked(bytes(header))
+    lengths = struct.pack(">III", len(PAYLOAD), len(PAYLOAD), statefile.crc32c(PAYLOAD))
+    block = checked(lengths) + PAYLOAD
+    first_hash = statefile.hash_of(row_of_longs(7))
+    section = struct.pack(">HBI", 0, 1, 1)
+    place = struct.pack(">QIIII", len(start), len(block), statefile.crc32c(PAYLOAD), 1, first_hash)
+    index = checked(struct.pack(">II", 4 + len(section) + len(place), 1) + section + place)
+    body = start + block + checked(END)
+    trailer = checked(struct.pack(">Q", len(body)) + start[-4:])
+    assert data.hex() == (body + index + trailer).hex()
+
+
+def test_records_that_are_found_by_hash_are_in_its_order(open_provider: Opener) -> None:
+    """Enough keys for many segments of the table, in several blocks each."""
+    keys = 40_000
+    store = open_provider(LONGS, confs=PLAIN).load(0, force_snapshot=True)
+    store.put_all([([key], [key]) for key in range(keys)])
+    store.commit()
+    data = written_snapshot(open_provider, 1).read_bytes()
+    index = statefile.read_index(data)
+    assert [(section.family, section.by_hash) for section in index] == [(0, True)]
+    assert sum(place.entries for place in index[0].places) == keys
+    hashes = [place.first_hash for place in index[0].places]
+    assert hashes == sorted(set(hashes))
+    assert len(hashes) > 100
 
 
 def test_runs_that_change_the_same_have_the_same_lineage(open_provider: Opener) -> None:

@@ -100,7 +100,20 @@ COLD_WINDOW: Plan = (
     Setting("window", "foreach", "cleaned", options=COLD),
     (Failpoint("io.clean", 2), Failpoint("io.read"), Failpoint("io.spill", 2)),
 )
-PLANS = (WINDOW, FIRST, JOIN, DEDUPLICATION, SESSION, MEDIANS, COLD_JOIN, COLD_WINDOW, SPECULATION)
+# While a restart reads the index of a snapshot, and while look-ups read its blocks.
+LAZY: Plan = (
+    Setting("unique", "foreach", options={"max_deltas": "2", "restart": "always"}),
+    (
+        Failpoint("sink.after", 4),
+        Failpoint("block.after", 2),
+        Failpoint("block.before", 8),
+        Failpoint("block.after", 12),
+    ),
+)
+PLANS = (
+    *(WINDOW, FIRST, JOIN, DEDUPLICATION, SESSION, MEDIANS),
+    *(COLD_JOIN, COLD_WINDOW, LAZY, SPECULATION),
+)
 # The tests that run the plans.
 EACH = "test_nothing_is_lost_and_nothing_doubled"
 ONE = "test_point_that_is_never_passed_is_told"
@@ -159,6 +172,6 @@ def test_every_point_kind_sink_and_source_is_among_them() -> None:
     every = [*short, *long]
     once = sorted(map(PLANS.index, every))
     assert once == list(range(len(PLANS))), "each plan runs once"
-    assert points(every) == {*POINTS, *COLD_POINTS}
-    assert {setting.kind for setting, _ in every} == set(KINDS) - {"unique"}
+    assert points(every) == {*POINTS, *COLD_POINTS, "block.before", "block.after"}
+    assert {setting.kind for setting, _ in every} == set(KINDS)
     assert {setting.source for setting, _ in every} == set(SOURCES)

@@ -19,7 +19,14 @@ from hypothesis import strategies as st
 from support.harness import Harness
 from support.histories import VERSIONS, Setting, Step, history_of
 from support.seeds import SEED
-from support.stores import ROCKSDB, TAILRACE, TAILRACE_COLD, TAILRACE_SNAPSHOTS
+from support.stores import (
+    ROCKSDB,
+    TAILRACE,
+    TAILRACE_COLD,
+    TAILRACE_LAZY,
+    TAILRACE_LAZY_COLD,
+    TAILRACE_SNAPSHOTS,
+)
 
 RETAIN_FEW = {
     "spark.sql.streaming.minBatchesToRetain": "4",
@@ -35,6 +42,12 @@ FORGETFUL = Setting(
 SNAPSHOTS = Setting(TAILRACE_SNAPSHOTS.class_name, dict(TAILRACE_SNAPSHOTS.confs), shares=VERSIONS)
 COLD = Setting(TAILRACE_COLD.class_name, dict(TAILRACE_COLD.confs))
 COLD_WIDE = Setting(TAILRACE_COLD.class_name, dict(TAILRACE_COLD.confs), keys=20_000, burst=700)
+LAZY = Setting(TAILRACE_LAZY.class_name, dict(TAILRACE_LAZY.confs))
+LAZY_VERSIONS = Setting(TAILRACE_LAZY.class_name, dict(TAILRACE_LAZY.confs), shares=VERSIONS)
+LAZY_WIDE = Setting(
+    TAILRACE_LAZY.class_name, dict(TAILRACE_LAZY.confs), keys=20_000, burst=700, shares=VERSIONS
+)
+LAZY_COLD = Setting(TAILRACE_LAZY_COLD.class_name, dict(TAILRACE_LAZY_COLD.confs), shares=VERSIONS)
 # RocksDB keeps files of a history that a batch started further back has replaced.
 ORACLE = Setting(ROCKSDB.class_name, dict(ROCKSDB.confs), depth=1, counts_keys=False)
 
@@ -106,6 +119,30 @@ def test_state_that_is_not_in_memory(harness: Harness, told: list[Step]) -> None
 @given(steps(60, 100))
 def test_much_state_that_is_not_in_memory(harness: Harness, told: list[Step]) -> None:
     replay(harness, told, COLD_WIDE)
+
+
+@histories(15)
+@given(steps(80, 140))
+def test_restarts_that_load_nothing(harness: Harness, told: list[Step]) -> None:
+    replay(harness, told, LAZY)
+
+
+@histories(25)
+@given(steps(60, 100))
+def test_many_restarts_that_load_nothing(harness: Harness, told: list[Step]) -> None:
+    replay(harness, told, LAZY_VERSIONS)
+
+
+@histories(8)
+@given(steps(60, 100))
+def test_restarts_that_load_nothing_of_many_keys(harness: Harness, told: list[Step]) -> None:
+    replay(harness, told, LAZY_WIDE)
+
+
+@histories(15)
+@given(steps(60, 100))
+def test_restarts_that_load_nothing_into_little_memory(harness: Harness, told: list[Step]) -> None:
+    replay(harness, told, LAZY_COLD)
 
 
 @histories(5)

@@ -78,7 +78,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "tests/faults/test_kill_referee.py": ALL,
     "tests/faults/test_kills.py": (
         *("join/foreach/files", "dedup/foreach/cleaned", "session/file/python"),
-        *("join/file/cleaned", "window/foreach/cleaned"),
+        *("join/file/cleaned", "window/foreach/cleaned", "unique/foreach"),
         *("window/foreach/files/speculation", "test_point_that_is_never_passed_is_told"),
     ),
     "tests/faults/test_lost_executor.py": ALL,

@@ -38,6 +38,24 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A block, as a snapshot's index names it."""
+
+    offset: int
+    length: int
+    check: int
+    entries: int
+    first_hash: int
+
+
+@dataclass(frozen=True)
+class Section:
+    family: int
+    by_hash: bool
+    places: list[Place]
+
+
+@dataclass(frozen=True)
 class StateFile:
     format: int
     kind: str
@@ -48,6 +66,8 @@ class StateFile:
     store: str
     families: list[Family]
     entries: list[Entry]
+    # Of a snapshot: its index.
+    sections: list[Section]
 
 
 @dataclass(frozen=True)
@@ -212,6 +232,7 @@ def decode(data: bytes) -> StateFile:
 
     entries: list[Entry] = []
     blocks = 0
+    seen: list[tuple[int, int, int, list[Entry]]] = []
     while True:
         block_start = cursor.at
         (raw_length,) = cursor.take(">I")
@@ -221,18 +242,79 @@ def decode(data: bytes) -> StateFile:
         assert length_check == crc32c(cursor.data[block_start : block_start + 12])
         payload = cursor.bytes(stored_length)
         assert payload_check == crc32c(payload)
+        of_block = []
         if codec == 0:
             assert stored_length == raw_length
-            entries += _entries(payload)
+            of_block = _entries(payload)
+            entries += of_block
+        seen.append((block_start, cursor.at - block_start, payload_check, of_block))
         blocks += 1
     said_blocks, said_entries, end_check = cursor.take(">IQI")
     assert end_check == crc32c(cursor.data[cursor.at - 20 : cursor.at - 4])
     assert said_blocks == blocks
     assert codec != 0 or said_entries == len(entries)
+    sections = []
+    if file_format == 2:
+        index_start = cursor.at
+        sections = _index(cursor)
+        index_offset, same_check, trailer_check = cursor.take(">QII")
+        assert (index_offset, same_check) == (index_start, header_check)
+        assert trailer_check == crc32c(cursor.data[cursor.at - 16 : cursor.at - 4])
+        _compare(sections, seen, codec)
     assert cursor.at == len(cursor.data)
     return StateFile(
-        file_format, KINDS[kind], codec, version, lineage, parent_lineage, store, families, entries
+        file_format,
+        KINDS[kind],
+        codec,
+        version,
+        lineage,
+        parent_lineage,
+        store,
+        families,
+        entries,
+        sections,
     )
+
+
+def hash_of(key: bytes) -> int:
+    """By which the entries of a section are ordered."""
+    return (xxh64(key, 0x7461696C72616365) >> 32) or 1
+
+
+def _index(cursor: _Cursor) -> list[Section]:
+    start = cursor.at
+    length, count = cursor.take(">II")
+    sections = []
+    for _ in range(count):
+        family, order, blocks = cursor.take(">HBI")
+        places = [Place(*cursor.take(">QIIII")) for _ in range(blocks)]
+        sections.append(Section(family, order == 1, places))
+    assert cursor.at == start + 4 + length
+    (check,) = cursor.take(">I")
+    assert check == crc32c(cursor.data[start : cursor.at - 4])
+    return sections
+
+
+def _compare(
+    sections: list[Section], seen: list[tuple[int, int, int, list[Entry]]], codec: int
+) -> None:
+    """The index names the blocks that are there, and in the order that it says."""
+    places = [(section, place) for section in sections for place in section.places]
+    assert [(place.offset, place.length, place.check) for _, place in places] == [
+        block[:3] for block in seen
+    ]
+    if codec == 0:
+        last: dict[int, int] = {}
+        for (section, place), (_, _, _, entries) in zip(places, seen, strict=True):
+            assert place.entries == len(entries)
+            if section.family != 0xFFFF:
+                assert {entry.family for entry in entries} == {section.family}
+            if section.by_hash:
+                hashes = [hash_of(entry.key) for entry in entries]
+                assert hashes == sorted(hashes)
+                assert place.first_hash == hashes[0]
+                assert last.get(section.family, -1) < hashes[0]
+                last[section.family] = hashes[-1]
 
 
 def _entries(payload: bytes) -> list[Entry]:
@@ -244,3 +326,21 @@ def _entries(payload: bytes) -> list[Entry]:
             Entry(ENTRY_KINDS[kind], family, cursor.bytes(key_length), cursor.bytes(value_length))
         )
     return found
+
+
+def read_index(data: bytes) -> list[Section]:
+    """Of a snapshot, found from its last bytes: for files that are too long for `decode`."""
+    (offset,) = struct.unpack_from(">Q", data, len(data) - 16)
+    cursor = _Cursor(data)
+    cursor.at = offset
+    return _index(cursor)
+
+
+def without_index(data: bytes) -> bytes:
+    """A snapshot as it was in format 1."""
+    (offset,) = struct.unpack_from(">Q", data, len(data) - 16)
+    (header_length,) = struct.unpack_from(">I", data, 12)
+    start = bytearray(data[: 16 + header_length])
+    start[8:10] = (1).to_bytes(2, "big")
+    check = struct.pack(">I", crc32c(bytes(start)))
+    return bytes(start) + check + data[16 + header_length + 4 : offset]

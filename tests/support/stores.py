@@ -117,4 +117,29 @@ TAILRACE_COLD = StoreKind(
     TAILRACE_LACKS,
 )
 
-ALL_STORES = (HDFS, ROCKSDB, ROCKSDB_CHANGELOG, TAILRACE, TAILRACE_SNAPSHOTS, TAILRACE_COLD)
+# A restart leaves the records in the newest snapshot, in blocks of a few records, until a key is
+# asked for.
+TAILRACE_LAZY = StoreKind(
+    "tailrace-lazy",
+    TAILRACE_CLASS,
+    {**TAILRACE_SNAPSHOTS.confs, TAILRACE_CONF + "restart": "always"},
+    TAILRACE_LACKS,
+)
+
+# Both: what comes from a snapshot may have to go to files at once.
+TAILRACE_LAZY_COLD = StoreKind(
+    "tailrace-lazy-cold",
+    TAILRACE_CLASS,
+    {**TAILRACE_LAZY.confs, **TAILRACE_COLD.confs},
+    TAILRACE_LACKS,
+)
+
+ALL_STORES = (
+    HDFS,
+    ROCKSDB,
+    ROCKSDB_CHANGELOG,
+    TAILRACE,
+    TAILRACE_SNAPSHOTS,
+    TAILRACE_COLD,
+    TAILRACE_LAZY,
+)

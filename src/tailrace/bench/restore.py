@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 KIND = "tailrace-restore"
 SMALLEST = 1_000
+SETTLING = 40
+"""Batches of updates on top of all keys. tailrace is told to write a snapshot after 20 at most, so
+that what a restart has to replay is that of some such batches: not by chance a part of the keys."""
+SNAPSHOT_AFTER = 20
 CRASHES = 5
 """So often a crash is tried that should happen in the middle of a batch."""
 LOAD_METRICS = {"tailrace": "tailraceLoadTime", "rocksdb": "rocksdbLoadLatency"}
@@ -78,7 +82,7 @@ class Restartable:
             size = min(left, PRELOAD_ROWS)
             self._let_through(query, size)
             left -= size
-        for _ in range(5):
+        for _ in range(SETTLING):
             self._let_through(query, self.rows)
         query.stop()
         drain(self.spark, query=query)
@@ -237,7 +241,7 @@ def run(
     import tailrace
     from tailrace.cli._local import local_session
 
-    confs = tailrace.confs()
+    confs = tailrace.confs(max_deltas=SNAPSHOT_AFTER)
     with local_session("tailrace bench restore", cores, memory) as session:
         return measure(session, stores, (SMALLEST, keys), rows, repeats, cores, confs, screen)
 

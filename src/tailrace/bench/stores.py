@@ -149,6 +149,13 @@ TAILRACE_NO_PREFETCH = Store(
     {PROVIDER_CONF: PROVIDER_CLASS, CONF_PREFIX + "prefetch": "off"},
     own=True,
 )
+TAILRACE_LAZY = Store(
+    "tailrace-lazy",
+    "tailrace, lazy restart",
+    "tailrace with restart=lazy: a restart reads records when they are asked for",
+    {PROVIDER_CONF: PROVIDER_CLASS, CONF_PREFIX + "restart": "lazy"},
+    own=True,
+)
 TAILRACE_LOCAL = Store(
     "tailrace-local",
     "tailrace, local checkpoint",
@@ -194,6 +201,7 @@ STORES = {
         TAILRACE,
         TAILRACE_SYNC,
         TAILRACE_NO_PREFETCH,
+        TAILRACE_LAZY,
         TAILRACE_LOCAL,
         NONE,
     )

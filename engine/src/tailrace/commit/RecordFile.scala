@@ -12,6 +12,12 @@ import tailrace.layout.{Nodes, Record}
 private[commit] final class RecordFile(stream: OutputStream, header: FileHeader, codec: Codec) {
   private val file = new StateFileWriter(stream, header, codec)
 
+  /** Of a snapshot: the records of a family follow, those of the next hash after each `nextHash`. */
+  def section(family: Int, byHash: Boolean, blockSize: Int = StateFileWriter.BlockSize): Unit =
+    file.section(family, byHash, blockSize)
+
+  def nextHash(hash: Int): Unit = file.nextHash(hash)
+
   def put(family: Int, record: Record): Unit = file.entry(EntryKind.Put, family,
     null, record.keyAddress, record.keyLength, null, record.valueAddress, record.valueLength)
 

@@ -28,6 +28,9 @@ final class SnapshotPolicy(ratio: Double, maxChanges: Int, share: Double = 1.0) 
       changesBytes >= share * math.max(SmallestBytes.toDouble, ratio * snapshotBytes)
   }
 
+  /** Another one is due at once. */
+  def want(): Unit = synchronized { isWanted = true }
+
   def changesWritten(bytes: Long): Unit = synchronized {
     changesBytes += bytes
     changesFiles += 1

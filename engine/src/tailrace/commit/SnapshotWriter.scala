@@ -2,7 +2,7 @@ package tailrace.commit
 
 import tailrace.cold.ColdRefs
 import tailrace.files.{FileNames, StateFolder}
-import tailrace.format.{Codec, FileHeader, FileKind}
+import tailrace.format.{Codec, FileHeader, FileKind, SnapshotIndex, StateFileWriter}
 import tailrace.io.{IoJob, IoKind, IoScheduler, PacedStream}
 import tailrace.store.FrozenVersion
 
@@ -10,9 +10,15 @@ import tailrace.store.FrozenVersion
  * Writes snapshots beside the batches, from a [[tailrace.store.FrozenVersion]]. A snapshot only
  * shortens the replay of changes that are durable already: if one fails, nothing is lost, and the
  * next is tried later.
+ *
+ * Records that are found by hash are written in the order of their hashes, so that a restart can
+ * read those of a hash alone (RFC 16). Those in the log come last, and as they come.
+ *
+ * @param blockSize of such a section
  */
 final class SnapshotWriter(
-    folder: StateFolder, names: FileNames, codec: Codec, store: String, io: IoScheduler) {
+    folder: StateFolder, names: FileNames, codec: Codec, store: String, io: IoScheduler,
+    blockSize: Int = StateFileWriter.HashedBlockSize) {
 
   /**
    * Writes in the background. `written` or `failed` is called at the end, and only then is the frozen
@@ -57,7 +63,10 @@ final class SnapshotWriter(
       val paced = new PacedStream(stream, job)
       val file = new RecordFile(paced, header, codec)
       // Records in memory first: they then need not be kept for the snapshot.
-      frozen.families.foreach(writeRecords(file, frozen, _))
+      frozen.families.foreach { part =>
+        file.section(part.family.id, part.isByHash, blockSize)
+        if (part.isByHash) writeInOrder(file, frozen, part) else writeRecords(file, frozen, part)
+      }
       frozen.pastRecords()
       if (frozen.families.exists(_.spilled > 0)) writeSpilled(file, frozen)
       file.finish()
@@ -71,6 +80,15 @@ final class SnapshotWriter(
       if (part.family.kind.multiValue) writeList(file, frozen, part, index)
       else writeRecord(file, frozen, part, index)
       index += 1
+    }
+  }
+
+  private def writeInOrder(
+      file: RecordFile, frozen: FrozenVersion, part: FrozenVersion.Part): Unit = {
+    val ordered = new HashedRecords(part.records, frozen)
+    while (ordered.next()) {
+      file.nextHash(ordered.hash)
+      while (!frozen.reading(file.tryPut(part.family.id, ordered.record))) file.writeBlock()
     }
   }
 
@@ -95,6 +113,7 @@ final class SnapshotWriter(
   private def writeSpilled(file: RecordFile, frozen: FrozenVersion): Unit = {
     val left = new Array[Long](frozen.families.map(_.family.id).max + 1)
     frozen.families.foreach(part => left(part.family.id) = part.spilled)
+    file.section(SnapshotIndex.AnyFamily, byHash = false)
     frozen.log.foreach(() => frozen.stopIfCancelled()) { entry =>
       if (entry.count == 0) {
         left(entry.family) -= 1

@@ -2,6 +2,8 @@ package tailrace.files
 
 import java.io.{InputStream, OutputStream}
 
+import tailrace.format.PositionedFile
+
 /**
  * The folder of one store on the checkpoint file system: the one seam through which state files
  * are listed, read, written and deleted, so that a test can put a faulty file system below it.
@@ -17,6 +19,10 @@ trait StateFolder {
   def folders(): Seq[String] = Nil
 
   def open(name: String): InputStream
+
+  /** For reads at any place. The file is opened by the first, and again after one that failed. */
+  def openAt(name: String, length: Long): PositionedFile =
+    throw new UnsupportedOperationException(s"$name cannot be read at any place")
 
   /** A copy on this machine, if there is one; whether it is the same file is not known yet. */
   def openLocalCopy(name: String): Option[InputStream] = None

@@ -64,7 +64,7 @@ object PackHeader {
       out.writeLong(entry.length)
     }
     val start = ByteBuffer.allocate(StateFileWriter.PreambleSize + index.size)
-      .put(StateFileWriter.Magic).putShort(StateFileWriter.FormatVersion.toShort).put(Kind)
+      .put(StateFileWriter.Magic).putShort(StateFileWriter.ChangesFormat.toShort).put(Kind)
       .put(0.toByte).putInt(index.size).put(index.toByteArray).array()
     ByteBuffer.allocate(start.length + 4).put(start).putInt(checkOf(start)).array()
   }
@@ -81,8 +81,8 @@ object PackHeader {
     val kind = fields.get()
     fields.get()
     val length = fields.getInt
-    if (format > StateFileWriter.FormatVersion) {
-      throw new NewerFormat(file, format, StateFileWriter.FormatVersion)
+    if (format > StateFileWriter.ChangesFormat) {
+      throw new NewerFormat(file, format, StateFileWriter.ChangesFormat)
     }
     if (kind != Kind) throw new CorruptFile(file, s"It is not a pack but of kind $kind.")
     if (length < 0 || length > MaximumIndex) {

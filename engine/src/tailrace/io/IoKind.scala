@@ -22,7 +22,9 @@ object IoKind {
   case object LocalCopy extends IoKind("localCopy", 4, free = 0)
   case object Merge extends IoKind("merge", 5, free = 0)
   case object Clean extends IoKind("clean", 6, free = 0)
-  case object Snapshot extends IoKind("snapshot", 7, free = 0)
+  /** State that a restart has left in a snapshot. Look-ups that need some do not wait for this. */
+  case object Load extends IoKind("load", 7, free = 0)
+  case object Snapshot extends IoKind("snapshot", 8, free = 0)
 
-  val all: Seq[IoKind] = Seq(Upload, Spill, Fetch, Read, LocalCopy, Merge, Clean, Snapshot)
+  val all: Seq[IoKind] = Seq(Upload, Spill, Fetch, Read, LocalCopy, Merge, Clean, Load, Snapshot)
 }

@@ -44,6 +44,15 @@ trait Layout {
   def remove(base: AnyRef, offset: Long, length: Int): Record
 
   /**
+   * As `put` and `remove`, while changes are loaded over a snapshot: a record that is still in the
+   * snapshot ([[PendingRecords]]) is not read, and is none of the layout's any more.
+   */
+  def putOver(base: AnyRef, offset: Long, length: Int, record: Record): Record =
+    put(base, offset, length, record)
+
+  def removeOver(base: AnyRef, offset: Long, length: Int): Record = remove(base, offset, length)
+
+  /**
    * All records. Changes made while the cursor moves are allowed; the cursor may or may not show
    * them, but shows every record that was there from beginning to end exactly once.
    */
@@ -169,6 +178,25 @@ trait Cursor {
       read(following)
     }
   }
+}
+
+/**
+ * Records of a layout that a restart has left in a snapshot (RFC 16). For the layout they are there:
+ * it asks for those of a hash before it looks for a key, and for all before it shows all.
+ */
+trait PendingRecords {
+  /** How many there are. */
+  def rows: Long
+
+  /** The records of this hash are in the layout. */
+  def bring(hash: Int): Unit
+
+  def bringAll(): Unit
+
+  /** The record of this key, of this hash, is replaced, or removed if `removed`. */
+  def passOver(hash: Int, base: AnyRef, offset: Long, length: Int, removed: Boolean): Unit
+
+  def close(): Unit
 }
 
 /** Records that were spilled, and how they are seen again (see [[tailrace.cold.ColdLog]]). */

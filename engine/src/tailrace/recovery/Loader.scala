@@ -7,9 +7,9 @@ import org.slf4j.LoggerFactory
 
 import tailrace.errors._
 import tailrace.files.{FileNames, PackShelf, StateFolder}
-import tailrace.format.{FileKind, StateFileReader}
+import tailrace.format.{FileHeader, FileKind, ReadErrors, SnapshotIndex, StateFileReader}
 import tailrace.layout.NodeChain
-import tailrace.store.{Change, FamilyKind, Lineage, StateTable}
+import tailrace.store.{Change, Family, FamilyKind, Lineage, StateTable}
 import tailrace.store.StateTable.Position
 
 /**
@@ -18,7 +18,8 @@ import tailrace.store.StateTable.Position
  * Steps:
  *  1. Plan ([[Planner]]): a snapshot, or the beginning, and the changes that lead from there to the
  *     version.
- *  2. Empty the table and read the snapshot into it.
+ *  2. Empty the table and read the snapshot into it; or, lazily, its index, and leave the records that
+ *     can wait where they are.
  *  3. Replay the changes in order.
  *  4. If a file turns out to be damaged or deleted on the way: back to 1., without that file. Older
  *     files may lead to the same version; the load fails when no complete chain is left.
@@ -33,12 +34,22 @@ final class Loader(
 
   private val planner = new Planner(folder, packs, names, withLineage, store)
 
-  /** @param damaged is called with each version whose snapshot turned out not to be usable */
-  def load(table: StateTable, version: Long, lineage: Option[Long])(
+  /**
+   * @param isLazy  whether records of the snapshot that are looked up by key only stay in it until
+   *                they are needed ([[tailrace.store.PendingBlocks]])
+   * @param damaged is called with each version whose snapshot turned out not to be usable
+   */
+  def load(table: StateTable, version: Long, lineage: Option[Long], isLazy: Boolean = false)(
       damaged: Long => Unit): Loaded = {
     val trouble = new Trouble(store)
     try {
-      val loaded = untilComplete(version, lineage, trouble)(tryToLoad(table, _, trouble))
+      val loaded = untilComplete(version, lineage, trouble) { plan =>
+        tryToLoad(table, plan, isLazy, trouble)
+      }
+      if (table.isPartial) {
+        val at = Position(table.version, table.lineage)
+        table.settle(loaded.rows)(error => rescue(table, at, error)(damaged))
+      }
       if (trouble.size > 0) {
         log.warn(s"Version $version of $store was loaded without ${trouble.files.mkString(", ")}.")
       }
@@ -61,6 +72,21 @@ final class Loader(
       if (plan.files.forall(file => trouble.in(file.name)(verify(file)).nonEmpty)) Some(plan)
       else None
     }
+  }
+
+  /**
+   * The snapshot in which records were left cannot be read. They come from the other files that lead
+   * to the same version, if there are any; otherwise the error is that of a load without the snapshot.
+   */
+  private def rescue(table: StateTable, at: Position, error: CheckpointError)(
+      damaged: Long => Unit): Unit = {
+    log.warn(s"The rest of the state of $store is loaded from other files. ${error.problem} " +
+      error.because)
+    val other = table.another()
+    try {
+      load(other, at.version, Some(at.lineage))(damaged)
+      table.bringFrom(other)
+    } finally other.close()
   }
 
   private def verify(file: PlannedFile): Unit = file.reading(local = false)(_.verify())
@@ -93,12 +119,18 @@ final class Loader(
     }
 
   /** None: a file of the plan is in trouble. */
-  private def tryToLoad(table: StateTable, plan: Plan, trouble: Trouble): Option[Loaded] = {
+  private def tryToLoad(
+      table: StateTable, plan: Plan, isLazy: Boolean, trouble: Trouble): Option[Loaded] = {
     table.reset(Position(0L, Lineage.Empty))
     var local = 0
-    val isComplete = sizesOf(plan, trouble).exists { finalRows =>
+    val rows = sizesOf(plan, trouble)
+    val isComplete = rows.exists { finalRows =>
       plan.files.forall { file =>
-        trouble.in(file.name)(read(table, file, finalRows)).map(if (_) local += 1).nonEmpty
+        trouble.in(file.name) {
+          if (!(isLazy && file.kind == FileKind.Snapshot && leave(table, file, finalRows))) {
+            if (read(table, file, finalRows)) local += 1
+          }
+        }.nonEmpty
       }
     }
     if (!isComplete) {
@@ -110,7 +142,8 @@ final class Loader(
         changesBytes = plan.changes.map(_.length).sum,
         changesFiles = plan.changes.size,
         localFiles = local,
-        passedOver = trouble.size))
+        passedOver = trouble.size,
+        rows = rows.get))
     }
   }
 
@@ -129,46 +162,59 @@ final class Loader(
     local
   }
 
+  /**
+   * Reads the index of a snapshot, and of its blocks those alone that cannot wait. False: it has no
+   * index.
+   */
+  private def leave(table: StateTable, file: PlannedFile, finalRows: Map[Int, Long]): Boolean = {
+    val opened = file.openBlocks()
+    opened.foreach { blocks =>
+      try {
+        val header = blocks.header
+        val waiting = blocks.index.sections.filter(_.byHash).groupBy(_.family)
+        header.families.foreach { entry =>
+          val family = addFamily(table, entry)
+          waiting.get(entry.id) match {
+            case Some(sections) if family.canWait =>
+              blocks.share()
+              table.leave(family, blocks, sections)
+            case _ => reserve(family, entry, finalRows)
+          }
+        }
+        val replay = new Replay(table, file.name, isSnapshot = true)
+        blocks.index.sections.filterNot(section => isLeft(table, section)).foreach { section =>
+          var block = 0
+          while (block < section.size) {
+            blocks.read(section, block, block + 1)((_, found) => found.foreach(replay))
+            block += 1
+          }
+        }
+        table.loadedTo(Position(header.version, header.lineage))
+      } finally {
+        blocks.close()
+      }
+    }
+    opened.nonEmpty
+  }
+
+  private def isLeft(table: StateTable, section: SnapshotIndex.Section): Boolean =
+    section.byHash && Option(table.familyOf(section.family)).exists(_.isPartial)
+
+  private def addFamily(table: StateTable, entry: FileHeader.FamilyEntry): Family =
+    table.addFamily(entry.id, entry.name, FamilyKind.of(entry.shape))
+
+  private def reserve(
+      family: Family, entry: FileHeader.FamilyEntry, finalRows: Map[Int, Long]): Unit =
+    family.layout.reserve(math.max(entry.rows, finalRows.getOrElse(entry.id, 0L)))
+
   private def replay(
       table: StateTable, file: PlannedFile, finalRows: Map[Int, Long],
       reader: StateFileReader): Unit = {
     val header = reader.header
     header.families.filter(entry => table.familyOf(entry.id) == null).foreach { entry =>
-      val family = table.addFamily(entry.id, entry.name, FamilyKind.of(entry.shape))
-      family.layout.reserve(math.max(entry.rows, finalRows.getOrElse(entry.id, 0L)))
+      reserve(addFamily(table, entry), entry, finalRows)
     }
-    val snapshot = header.kind == FileKind.Snapshot
-    val arena = table.memory
-    var bytes = 0L
-    reader.foreachEntry { (kind, familyId, base, key, keyLength, value, valueLength) =>
-      val family = table.familyOf(familyId)
-      if (family == null) throw new CorruptFile(file.name, s"it names an unknown family $familyId")
-      bytes += keyLength + valueLength
-      if (bytes > BytesBetweenLooks) {
-        // A failed spill to this machine's disk is not this file's fault.
-        try table.makeRoom() catch {
-          case error: IOException => throw new PlannedFile.NotTheFile(error)
-        }
-        bytes = 0L
-      }
-      kind match {
-        case Change.Put if snapshot =>
-          family.loadNew(arena, base, key, keyLength, value, valueLength)
-        case Change.Put => family.loadPut(arena, base, key, keyLength, value, valueLength)
-        case Change.Remove => family.loadRemove(arena, base, key, keyLength)
-        case Change.Append => family.loadAppend(arena, base, key, keyLength, value, valueLength)
-        case Change.PutList =>
-          val chain = new NodeChain(arena)
-          var at = value
-          while (at < value + valueLength) {
-            val length = Platform.getInt(base, at)
-            chain.add(base, at + 4, length)
-            at += 4 + length
-          }
-          family.loadPutList(arena, base, key, keyLength, chain)
-        case other => throw new CorruptFile(file.name, s"it has an entry of kind $other")
-      }
-    }
+    reader.foreachEntry(new Replay(table, file.name, header.kind == FileKind.Snapshot))
     val living = header.families.filterNot(_.dropped).map(_.id).toSet
     table.allFamilies.filterNot(family => living(family.id)).foreach(table.forgetFamily)
     table.loadedTo(Position(header.version, header.lineage))
@@ -180,15 +226,61 @@ object Loader {
   /** In how many versions before a damaged one a whole one is looked for. */
   private val EarlierVersions = 20L
   private val log = LoggerFactory.getLogger(classOf[Loader])
-  /** After so much it is seen to it that the state still fits into memory. */
-  private val BytesBetweenLooks = 256L << 10
 
-  /** @param passedOver how many files were damaged or missing, and not needed after all */
+  /**
+   * @param passedOver how many files were damaged or missing, and not needed after all
+   * @param rows       by family, the number of its keys
+   */
   final case class Loaded(
       snapshotVersion: Option[Long],
       snapshotBytes: Long,
       changesBytes: Long,
       changesFiles: Int,
       localFiles: Int,
-      passedOver: Int)
+      passedOver: Int,
+      rows: Map[Int, Long])
+}
+
+/** Puts the entries of a file into a table. */
+private final class Replay(table: StateTable, file: String, isSnapshot: Boolean)
+  extends StateFileReader.Visitor {
+  private val arena = table.memory
+  private var bytes = 0L
+
+  override def apply(
+      kind: Int, familyId: Int, base: Array[Byte], key: Long, keyLength: Int, value: Long,
+      valueLength: Int): Unit = {
+    val family = table.familyOf(familyId)
+    if (family == null) throw new CorruptFile(file, s"it names an unknown family $familyId")
+    bytes += keyLength + valueLength
+    if (bytes > Replay.BytesBetweenLooks) {
+      // A failed spill to this machine's disk is not this file's fault.
+      try table.makeRoom() catch {
+        case error: IOException => throw new ReadErrors.NotTheFile(error)
+      }
+      bytes = 0L
+    }
+    kind match {
+      case Change.Put if isSnapshot =>
+        family.loadNew(arena, base, key, keyLength, value, valueLength)
+      case Change.Put => family.loadPut(arena, base, key, keyLength, value, valueLength)
+      case Change.Remove => family.loadRemove(arena, base, key, keyLength)
+      case Change.Append => family.loadAppend(arena, base, key, keyLength, value, valueLength)
+      case Change.PutList =>
+        val chain = new NodeChain(arena)
+        var at = value
+        while (at < value + valueLength) {
+          val length = Platform.getInt(base, at)
+          chain.add(base, at + 4, length)
+          at += 4 + length
+        }
+        family.loadPutList(arena, base, key, keyLength, chain)
+      case other => throw new CorruptFile(file, s"it has an entry of kind $other")
+    }
+  }
+}
+
+private object Replay {
+  /** After so much it is seen to it that the state still fits into memory. */
+  private val BytesBetweenLooks = 256L << 10
 }

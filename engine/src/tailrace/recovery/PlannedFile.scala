@@ -1,22 +1,23 @@
 package tailrace.recovery
 
-import java.io.{EOFException, FileNotFoundException, IOException, InputStream}
+import java.io.InputStream
 
 import org.slf4j.LoggerFactory
 
 import tailrace.errors._
-import tailrace.format.{FileHeader, FileKind, StateFileReader}
+import tailrace.format._
 
 /**
  * A file, or a part of a pack, that a plan counts on.
  *
  * @param name  the file's name with its folder, for messages
- * @param known lineage and parent's lineage, where the index of a pack has said them
+ * @param known  lineage and parent's lineage, where the index of a pack has said them
+ * @param openAt of a file of its own, for reads at any place
  */
 private[recovery] final class PlannedFile(
     val name: String, val length: Long, val kind: FileKind, val version: Long, store: String,
     open: () => InputStream, openLocalCopy: () => Option[InputStream],
-    known: Option[(Long, Long)] = None) {
+    known: Option[(Long, Long)] = None, openAt: () => PositionedFile = null) {
   import PlannedFile._
 
   lazy val header: FileHeader = reading(local = false)(_.header)
@@ -43,30 +44,37 @@ private[recovery] final class PlannedFile(
       false
   }
 
-  def reading[T](local: Boolean)(body: StateFileReader => T): T =
+  def reading[T](local: Boolean)(body: StateFileReader => T): T = ReadErrors.named(name) {
+    val stream = (if (local) openLocalCopy() else None).getOrElse(open())
     try {
-      val stream = (if (local) openLocalCopy() else None).getOrElse(open())
-      try {
-        val reader = new StateFileReader(stream, name)
-        verify(reader.header)
-        // The copy that was verified may have been replaced by one of another run since.
-        if (local && reader.header.lineage != lineage) {
-          throw new BrokenLineage(name, "Its local copy was replaced while it was loaded.")
-        }
-        body(reader)
-      } finally {
-        stream.close()
+      val reader = new StateFileReader(stream, name)
+      verify(reader.header)
+      // The copy that was verified may have been replaced by one of another run since.
+      if (local && reader.header.lineage != lineage) {
+        throw new BrokenLineage(name, "Its local copy was replaced while it was loaded.")
       }
-    } catch {
-      case other: NotTheFile => throw other.getCause
-      case error: CheckpointError => throw error
-      case _: FileNotFoundException =>
-        throw new MissingFile(name, "It was listed, but is gone: it was deleted meanwhile.")
-      case error: EOFException => throw new CorruptFile(name, "It ends too early.", error)
-      case error: IOException => throw new UnreadableFile(name, error)
-      case error: RuntimeException if !error.isInstanceOf[EngineError] =>
-        throw new CorruptFile(name, s"It cannot be decoded: $error", error)
+      body(reader)
+    } finally {
+      stream.close()
     }
+  }
+
+  /** The blocks of a snapshot, which stays open; None: it has no index. */
+  def openBlocks(): Option[SnapshotBlocks] = ReadErrors.named(name) {
+    SnapshotBlocks.open(openAt(), name).map { found =>
+      try {
+        verify(found.header)
+        if (found.header.lineage != lineage) {
+          throw new BrokenLineage(name, "It was replaced while it was loaded.")
+        }
+        found
+      } catch {
+        case error: Throwable =>
+          found.close()
+          throw error
+      }
+    }
+  }
 
   private def verify(found: FileHeader): Unit = {
     if (found.store != store) {
@@ -84,7 +92,4 @@ private[recovery] final class PlannedFile(
 
 private[recovery] object PlannedFile {
   private val log = LoggerFactory.getLogger(classOf[PlannedFile])
-
-  /** A failure while a file was read, but not of reading it. */
-  final class NotTheFile(cause: Throwable) extends RuntimeException(cause)
 }

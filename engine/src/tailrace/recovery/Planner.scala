@@ -135,7 +135,8 @@ private[recovery] final class Planner(
       val full = folder.nameOf(name)
       lengths.get(name).filterNot(_ => trouble.concernsHeader(full)).flatMap { length =>
         val file = new PlannedFile(full, length, kind, at, store,
-          () => folder.open(name), () => folder.openLocalCopy(name))
+          () => folder.open(name), () => folder.openLocalCopy(name),
+          openAt = () => folder.openAt(name, length))
         // A file whose header does not fit its name is noticed before any file is loaded.
         trouble.inHeader(full)(file.header).map(_ => file)
       }

@@ -19,15 +19,18 @@ final class ExpectedKeys private[spark] (
   def began(): Unit = if (beganMillis == 0L) beganMillis = System.currentTimeMillis()
 
   /** Whether they save time: some state is not in memory, and it takes time to read it. */
-  def areOfUse: Boolean = !table.coldLog.isEmpty &&
+  def areOfUse: Boolean = isPartial || !table.coldLog.isEmpty &&
     (mode == PrefetchMode.On || mode == PrefetchMode.Auto && table.prefetch.isWorthwhile)
+
+  /** Some of it is still in a snapshot, from which a restart reads it. */
+  private def isPartial: Boolean = mode != PrefetchMode.Off && table.isPartial
 
   /** Whether there is room for the records of more. */
   def haveRoom: Boolean = table.prefetch.hasRoom
 
   def add(key: UnsafeRow, family: String = StateStore.DEFAULT_COL_FAMILY_NAME): Unit = {
     untilProbe -= 1
-    if (untilProbe > 0 || mode == PrefetchMode.On) {
+    if (untilProbe > 0 || mode == PrefetchMode.On || table.isPartial) {
       val access = accessOf(family)
       access.keys.encode(key)
       access.family.expect(access.keys.base, access.keys.offset, access.keys.length)
@@ -46,7 +49,7 @@ final class ExpectedKeys private[spark] (
   }
 
   /** Has the records of all of them read, in the background. */
-  def fetch(): Unit = table.prefetch.submit()
+  def fetch(): Unit = table.fetchExpected()
 }
 
 object ExpectedKeys {

@@ -105,7 +105,7 @@ private[spark] final class HintedStore(store: VersionedStore, threads: Executor,
         at += 1
       }
     }
-    table.prefetch.submit()
+    table.fetchExpected()
   }
 
   /** Of a join's families those with the counts; the others have longer keys. */

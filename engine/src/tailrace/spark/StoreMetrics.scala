@@ -80,6 +80,12 @@ object StoreMetrics {
       _.meter.localFiles),
     Metric("tailraceDamagedFiles", Count,
       "damaged or missing files that others took the place of", _.meter.damagedFiles),
+    Metric("tailracePendingRows", Level, "rows that a lazy restart has left in a snapshot so far",
+      _.table.pendingRows),
+    Metric("tailraceLateBlocks", Total, "blocks of a snapshot that look-ups read themselves",
+      _.table.lateBlocks),
+    Metric("tailraceLateTime", Time, "time that look-ups waited for blocks of a snapshot",
+      of => millis(of.table.lateNanos)),
     // ---- the commit
     Metric("tailraceCommitSealTime", Time, "commit, sealing of changes",
       of => millis(of.meter.sealNanos)),

@@ -12,6 +12,7 @@ import tailrace.cold.{ColdIo, ColdStorage, SpillMode}
 import tailrace.errors.{ContradictingOptions, InvalidOption, UnknownOption}
 import tailrace.format.Codec
 import tailrace.prefetch.{CountMinSketch, HintMode}
+import tailrace.recovery.RestartMode
 
 /** The options of `tailrace.Options` (Python), as they arrive through the session's settings. */
 final case class StoreOptions(
@@ -34,6 +35,7 @@ final case class StoreOptions(
     spill: SpillMode,
     readBatchRatio: Double,
     maxAmplification: Double,
+    restart: RestartMode,
     ioThreads: Option[Int],
     ioBandwidth: Option[Long]) {
 
@@ -71,7 +73,7 @@ object StoreOptions {
   val names: Seq[String] = Seq("compression", "snapshotRatio", "maxDeltas", "memoryLimit", "spill",
     "ioThreads", "ioBandwidth", "readBatchRatio", "maxSpaceAmplification", "lockTimeout", "commit",
     "gate", "pendingLimit", "retryTimeout", "localDir", "holistic", "prefetch", "hints",
-    "hintThreshold", "coldIo", "coldDir")
+    "hintThreshold", "coldIo", "coldDir", "restart")
 
   def apply(conf: StateStoreConf): StoreOptions = {
     val settings = conf.sqlConfs
@@ -150,6 +152,7 @@ object StoreOptions {
         ratio => ratio >= 0 && ratio <= 1),
       maxAmplification = number("maxSpaceAmplification", ColdStorage.DefaultMaxAmplification,
         "a number above 1")(_ > 1),
+      restart = oneOf("restart", RestartMode.all)(_.name),
       ioThreads = settings.get(Prefix + "ioThreads").map { _ =>
         read("ioThreads", "", "a whole number from 1 to 64") { text =>
           val count = text.toInt

@@ -112,7 +112,8 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       cold = ColdStorage(
         options.spill, tierFor(options), options.readBatchRatio, options.maxAmplification),
       budget = runtime.budget,
-      io = runtime.io)
+      io = runtime.io,
+      restart = options.restart)
     if (options.prefetch != PrefetchMode.Off) store.table.prefetch.open()
     if (options.takesHints) takeHints()
     askForProcessOptions(options) // last: a store that could not be opened asks for nothing

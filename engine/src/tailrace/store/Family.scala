@@ -2,9 +2,12 @@ package tailrace.store
 
 import tailrace.cache.PrefetchManager
 import tailrace.cold.{ColdEntry, ColdRef, ColdStorage, ReadAhead, SpillMode}
+import tailrace.format.{SnapshotBlocks, SnapshotIndex}
+import tailrace.io.IoScheduler
 import tailrace.layout.{Cursor, Epoch, Layout, Migration, Node, NodeChain, OrderedScans, Record}
 import tailrace.layout.SlotVictims
 import tailrace.layout.adaptive.Pace
+import tailrace.layout.hash.HashLayout
 import tailrace.layout.time.{TimeColumn, TimeIndex}
 import tailrace.memory.{Arena, Budget}
 
@@ -25,6 +28,25 @@ final class Family private[store] (
   private val lists = new ListRounds
   val layout: Layout = kind.newLayout(budget, cold, epoch, plan.isKnown,
     if (storage.mode == SpillMode.Always) Pace.Hasty else Pace.Usual)
+
+  /** Its records that a restart has left in a snapshot, or null. */
+  private[store] var pending: PendingBlocks = null
+
+  def isPartial: Boolean = pending != null
+
+  /** The records of these sections of a snapshot come when they are asked for. */
+  private[store] def leave(
+      blocks: SnapshotBlocks, sections: Seq[SnapshotIndex.Section], io: IoScheduler,
+      meter: PendingMeter): Unit =
+    layout match {
+      case table: HashLayout =>
+        pending = new PendingBlocks(this, table, arena, blocks, sections, io, meter)
+        table.setPending(pending)
+      case _ => throw new IllegalStateException(s"the records of $name have an order")
+    }
+
+  /** Whether records can be left in a snapshot: nothing but a look-up by key ever needs them. */
+  private[tailrace] def canWait: Boolean = kind.isByHash && index == null
 
   /** For a scan in the order of the keys. */
   def inOrder: OrderedScans = layout.inOrder
@@ -56,12 +78,16 @@ final class Family private[store] (
   def movesToHash: Boolean = layout.migration == Migration.UnderWay
 
   /** The key is looked up soon: if its record was spilled, it can be read ahead. */
-  def expect(base: AnyRef, offset: Long, length: Int): Unit =
+  def expect(base: AnyRef, offset: Long, length: Int): Unit = {
+    if (pending != null) pending.expect(HashLayout.hashOf(base, offset, length))
     if (!spill.log.isEmpty && !kind.multiValue) cold.expect(base, offset, length)
+  }
 
   /** The same for the key of this hash. */
-  def expectHash(hash: Int): Unit =
+  def expectHash(hash: Int): Unit = {
+    if (pending != null) pending.expect(hash)
     if (!spill.log.isEmpty && !kind.multiValue) cold.expectHash(hash)
+  }
 
   /** The record of this key, or none. It is in memory until the batch is over. */
   def get(base: AnyRef, offset: Long, length: Int): Record = {
@@ -173,7 +199,8 @@ final class Family private[store] (
       keyOffset: Long, keyLength: Int, valueOffset: Long, valueLength: Int): Unit = {
     val record = unmarked(Record.create(
       arena, index != null, base, keyOffset, keyLength, base, valueOffset, valueLength))
-    val replaced = putRecord(base, keyOffset, keyLength, record)
+    val replaced = layout.putOver(base, keyOffset, keyLength, record)
+    indexed(replaced, record)
     if (replaced.exists) replaced.free(arena)
   }
 
@@ -188,7 +215,8 @@ final class Family private[store] (
   }
 
   def loadRemove(arena: Arena, base: AnyRef, keyOffset: Long, keyLength: Int): Unit = {
-    val removed = removeRecord(base, keyOffset, keyLength)
+    val removed = layout.removeOver(base, keyOffset, keyLength)
+    unindexed(removed)
     if (removed.exists) freeWhole(arena, removed)
   }
 
@@ -302,9 +330,12 @@ final class Family private[store] (
 
   private def removeRecord(base: AnyRef, offset: Long, length: Int): Record = {
     val removed = layout.remove(base, offset, length)
-    if (index != null && removed.exists) index.remove(removed)
+    unindexed(removed)
     removed
   }
+
+  private def unindexed(removed: Record): Unit =
+    if (index != null && removed.exists) index.remove(removed)
 
   private def copyRecord(target: Arena, record: Record): Record = {
     val moved = Record.create(

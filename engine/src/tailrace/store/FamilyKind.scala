@@ -23,6 +23,9 @@ final case class FamilyKind(
     keyTypes: String,
     valueTypes: String) {
 
+  /** Whether a key has one record, which is found by the key's hash and in no other way. */
+  def isByHash: Boolean = order.isEmpty && !multiValue
+
   /** As files name it. */
   def shape: FamilyShape = FamilyShape(
     order.map(word => KeyOrder(word.code, word.parameter)), multiValue, internal, keyTypes,

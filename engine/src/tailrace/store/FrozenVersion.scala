@@ -140,5 +140,8 @@ object FrozenVersion {
     def size: Long = records.size + spilled
 
     def record(index: Long): Record = new Record(records(index))
+
+    /** Whether its records are found by their hashes, and one by one: they are listed in that order. */
+    def isByHash: Boolean = family.kind.isByHash
   }
 }

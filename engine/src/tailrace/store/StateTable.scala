@@ -2,6 +2,8 @@ package tailrace.store
 
 import tailrace.cache.PrefetchManager
 import tailrace.cold.{ColdLog, ColdStorage, SpillMode}
+import tailrace.errors.CheckpointError
+import tailrace.format.{SnapshotBlocks, SnapshotIndex}
 import tailrace.io.IoScheduler
 import tailrace.layout.Epoch
 import tailrace.memory.{AddressList, Arena, Budget}
@@ -108,6 +110,7 @@ final class StateTable(
   def begin(): Unit = {
     spill.restartClocks()
     prefetch.restartClock()
+    late.nanos = 0L
     endLastBatch()
     relieveBudget()
     if (mayCompact) compact()
@@ -175,6 +178,62 @@ final class StateTable(
       frozen.awaitRecords()
       releaseFrozen()
     }
+  }
+
+  // ---- state that a restart has left in a snapshot (RFC 16)
+
+  /** Whether some records are still in a snapshot: they come when they are asked for. */
+  def isPartial: Boolean = byName.valuesIterator.exists(_.isPartial)
+
+  private val late = new PendingMeter
+
+  /** Rows that are still there; blocks that look-ups read so far, and their time in the batch. */
+  def pendingRows: Long = partial.map(_.rows).sum
+
+  def lateBlocks: Long = late.blocks
+
+  def lateNanos: Long = late.nanos
+
+  /** Whether they turned out not to fit together. */
+  def isBroken: Boolean = partial.exists(_.isBroken)
+
+  private def partial: Iterator[PendingBlocks] =
+    byName.valuesIterator.map(_.pending).filter(_ != null)
+
+  /** These sections have the rest of the family's records. */
+  private[tailrace] def leave(
+      family: Family, blocks: SnapshotBlocks, sections: Seq[SnapshotIndex.Section]): Unit = {
+    family.leave(blocks, sections, io, late)
+    family.pending.makeRoom = () => if (cold.mode != SpillMode.Never) spill.look()
+  }
+
+  /** All changes were loaded over the snapshot: by family, how many rows there are in all. */
+  private[tailrace] def settle(rows: Map[Int, Long])(rescue: CheckpointError => Unit): Unit =
+    byName.values.toSeq.filter(_.isPartial).foreach { family =>
+      family.pending.rescue = rescue
+      family.pending.settle(rows(family.id))
+    }
+
+  private[tailrace] def bringAll(): Unit = partial.toSeq.foreach(_.bringAll())
+
+  /** An empty one for the same store. */
+  private[tailrace] def another(): StateTable = new StateTable(budget, planOf, cold, io, name)
+
+  /** The records that are left, from another table of the version that was loaded. */
+  private[tailrace] def bringFrom(other: StateTable): Unit =
+    byName.values.toSeq.filter(_.isPartial).foreach { family =>
+      other.family(family.name).foreach(family.pending.bringFrom)
+    }
+
+  /** What is brought behind next; null: nothing is left, or there is no memory to spare. */
+  private[tailrace] def nextChunk(): PendingChunk =
+    if (budget.isShort || budget.isTight) null
+    else partial.map(_.nextChunk()).find(_ != null).orNull
+
+  /** Has the records that are expected read, in the background. */
+  def fetchExpected(): Unit = {
+    prefetch.submit()
+    partial.foreach(_.fetchExpected())
   }
 
   /** The running batch's changes become the next version. */

@@ -7,13 +7,13 @@ import org.slf4j.LoggerFactory
 
 import tailrace.cold.ColdStorage
 import tailrace.commit.{Committer, Sealer, SnapshotPolicy, SnapshotWriter}
-import tailrace.errors.{MemoryExhausted, StoreBusy}
+import tailrace.errors.{CheckpointError, MemoryExhausted, StoreBusy}
 import tailrace.files.{FileNames, PackShelf, StateFolder}
 import tailrace.format.{Codec, FileKind}
 import tailrace.io.IoScheduler
 import tailrace.memory.Budget
 import tailrace.metrics.BatchMeter
-import tailrace.recovery.Loader
+import tailrace.recovery.{Loader, RestartMode}
 import tailrace.store.{FrozenVersion, Lineage, PlannedFamily, StateTable}
 import tailrace.store.StateTable.Position
 
@@ -46,13 +46,15 @@ final class VersionedStore(
     planOf: String => PlannedFamily,
     cold: ColdStorage,
     budget: Budget,
-    io: IoScheduler) {
+    io: IoScheduler,
+    restart: RestartMode = RestartMode.Eager) {
   import VersionedStore._
 
   private val names = new FileNames(withLineage)
   private val loader = new Loader(folder, packs, names, withLineage, description)
   private val sealer = new Sealer(codec, description)
-  private val snapshotWriter = new SnapshotWriter(folder, names, codec, description, io)
+  private val snapshotWriter = new SnapshotWriter(
+    folder, names, codec, description, io, restart.blockSize)
   private val owner = new Semaphore(1)
   private val closeRequested = new AtomicBoolean(false)
   private var closed = false
@@ -77,16 +79,47 @@ final class VersionedStore(
       owner.release()
       throw new IllegalStateException(s"The state store $description is closed.")
     }
+    LoadBehind.inUse.incrementAndGet()
   }
 
   def release(): Unit = {
     table.prefetch.clear()
+    isPartial = isLoaded && table.isPartial
+    val goesOn = isPartial
     letGo()
+    LoadBehind.inUse.decrementAndGet()
+    if (goesOn) behind.goOn()
   }
 
   private def letGo(): Unit = {
     owner.release()
     if (closeRequested.get()) closeIfFree()
+  }
+
+  /** Brings what a restart has left in a snapshot, while no task uses the store. */
+  private val behind = new LoadBehind(io, description, whileIdle, _ => mustBringAll = true)
+  /** The next batch begins with all state in memory. */
+  @volatile private var mustBringAll = false
+  private var snapshotsAwaited = 0
+  /** As of the last look at the table, for threads that do not own it. */
+  @volatile private var isPartial = false
+
+  private def whileIdle(body: StateTable => Unit): Boolean = owner.tryAcquire() && {
+    try {
+      val isThere = !closed && isLoaded && !mustBringAll
+      try if (isThere) {
+        body(table)
+        isPartial = table.isPartial
+      } catch {
+        case error: CheckpointError if !table.isBroken => throw error
+        case error: Throwable => // the next task loads the state again
+          distrust()
+          throw error
+      }
+      isThere
+    } finally {
+      letGo()
+    }
   }
 
   /**
@@ -132,9 +165,9 @@ final class VersionedStore(
     def fits(position: Position): Boolean =
       position.version == version && lineage.forall(_ == position.lineage)
 
-    if (isLoaded && fits(Position(table.version, table.lineage))) {
+    if (isLoaded && !table.isBroken && fits(Position(table.version, table.lineage))) {
       // Already there: the usual case.
-    } else if (isLoaded && table.revertible.exists(fits)) {
+    } else if (isLoaded && !table.isBroken && table.revertible.exists(fits)) {
       table.revert()
       isSnapshotPutOff = false
       forgetSnapshotsAfter(version)
@@ -155,12 +188,14 @@ final class VersionedStore(
     val started = System.nanoTime()
     isLoaded = false
     isSnapshotPutOff = false
+    mustBringAll = false
+    snapshotsAwaited = 0
     if (version == 0) {
       moveToEmpty(0L)
       forgetSnapshotsAfter(0L)
     } else {
       committer.awaitDurable(version)
-      val loaded = try loader.load(table, version, lineage)(snapshotIsDamaged) catch {
+      val loaded = try loader.load(table, version, lineage, restart.isLazy)(snapshotIsDamaged) catch {
         case error: Throwable =>
           table.reset(Position(0L, Lineage.Empty))
           throw error
@@ -175,6 +210,7 @@ final class VersionedStore(
       meter.loadedFiles += loaded.changesFiles + loaded.snapshotVersion.size
       meter.localFiles += loaded.localFiles
       meter.damagedFiles += loaded.passedOver
+      isPartial = table.isPartial
       isLoaded = true
     }
     newestVersion = math.max(newestVersion, version)
@@ -187,6 +223,10 @@ final class VersionedStore(
     refusalsBefore = budget.refusals
     try {
       table.begin()
+      if (mustBringAll) {
+        table.bringAll()
+        mustBringAll = false
+      }
       if (isSnapshotPutOff) freezeNow(atBegin = true)
     } catch {
       case error: Throwable =>
@@ -223,7 +263,7 @@ final class VersionedStore(
   }
 
   def rollback(): Unit =
-    if (budget.refusals == refusalsBefore && table.coldLog.isSound) table.rollback()
+    if (budget.refusals == refusalsBefore && table.coldLog.isSound && !table.isBroken) table.rollback()
     else distrust()
 
   /**
@@ -248,7 +288,9 @@ final class VersionedStore(
    * it begins. If they still do not, the snapshot is put off until the policy asks for one again: the
    * changes hold everything.
    */
-  private def freezeNow(atBegin: Boolean): Unit = if (!table.isFrozen) {
+  private def freezeNow(atBegin: Boolean): Unit = if (table.isPartial) {
+    awaitTheRest()
+  } else if (!table.isFrozen) {
     val made = table.freeze(atBegin)
     isSnapshotPutOff = made.isEmpty && !atBegin
     if (made.isEmpty && atBegin) snapshotPutOff()
@@ -267,6 +309,12 @@ final class VersionedStore(
         }
       } (snapshotReady(frozen.version))
     }
+  }
+
+  /** A snapshot needs all records: a later commit asks for it again, and does not wait for ever. */
+  private def awaitTheRest(): Unit = {
+    snapshotsAwaited += 1
+    if (snapshotsAwaited >= MostAwaited) mustBringAll = true
   }
 
   /** A later commit asks for it again. */
@@ -295,8 +343,10 @@ final class VersionedStore(
     goodSnapshots.synchronized(goodSnapshots.add(version))
 
   /** Files older than the snapshot are still needed. */
-  private def snapshotIsDamaged(version: Long): Unit =
+  private def snapshotIsDamaged(version: Long): Unit = {
     goodSnapshots.synchronized(goodSnapshots.remove(version))
+    policy.want()
+  }
 
   private def forgetSnapshotsAfter(version: Long): Unit =
     goodSnapshots.synchronized(goodSnapshots.tailSet(version, false).clear())
@@ -305,13 +355,14 @@ final class VersionedStore(
 
   /**
    * Deletes the files that no retained version needs: everything before the newest good snapshot that
-   * is not newer than the oldest version to retain. Only files with our names are ever deleted.
+   * is not newer than the oldest version to retain. Only files with our names are ever deleted, and
+   * none while some of the state is still in a snapshot: if it is damaged, others take its place.
    */
   def cleanUp(nowMillis: Long): Unit = {
     // The newest version may not be published yet: a restart then loads the one before.
     val oldest = newestVersion - math.max(versionsToRetain - 1, 1)
     val base = goodSnapshots.synchronized(Option(goodSnapshots.floor(oldest)))
-      .map(_.longValue)
+      .map(_.longValue).filterNot(_ => isPartial)
     base.filter(_ > cleanedBelow).foreach { snapshot =>
       folder.list().foreach { entry =>
         val obsolete = FileNames.parse(entry.name) match {
@@ -349,5 +400,7 @@ object SnapshotWish {
 
 object VersionedStore {
   private val log = LoggerFactory.getLogger(classOf[VersionedStore])
+  /** So often a commit finds a snapshot due while some of the state is still in the last one. */
+  private val MostAwaited = 8
   private val AbandonedAfterMillis = 3600L * 1000
 }

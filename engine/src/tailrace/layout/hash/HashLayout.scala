@@ -3,8 +3,8 @@ package tailrace.layout.hash
 import org.apache.spark.sql.catalyst.expressions.XXH64
 
 import tailrace.cold.{ColdSlots, RefVisitor}
-import tailrace.layout.{ColdRecords, Cursor, Epoch, Layout, Record, RecordMover, SlotVictims}
-import tailrace.layout.{SlotWord, Spillable, SweepVisitor, WordVisitor}
+import tailrace.layout.{ColdRecords, Cursor, Epoch, Layout, PendingRecords, Record, RecordMover}
+import tailrace.layout.{SlotVictims, SlotWord, Spillable, SweepVisitor, WordVisitor}
 import tailrace.memory.{AddressList, Budget}
 
 /**
@@ -24,8 +24,42 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
   private var entries = 0L
   private val hand = new ClockHand
   private var askedHash = 0 // of the last `get`; its segment remembers the slot
+  private var pending: PendingRecords = null
 
-  override def size: Long = entries
+  override def size: Long = if (pending == null) entries else entries + pending.rows
+
+  // ---- records that a restart has left in a snapshot
+
+  /** Records that are not in the table yet; null: there are none any more. */
+  def setPending(records: PendingRecords): Unit = pending = records
+
+  /** Those in the table, spilled ones included. */
+  def present: Long = entries
+
+  def has(hash: Int, base: AnyRef, offset: Long, length: Int): Boolean =
+    segmentOf(hash).find(hash, base, offset, length).exists
+
+  /** A pending record whose key is not in the table. */
+  def addPending(hash: Int, record: Record): Unit = {
+    while (directory(indexOf(hash)).isFull) grow(directory(indexOf(hash)), hash)
+    directory(indexOf(hash)).insertNew(hash, record.word)
+    entries += 1
+  }
+
+  /** The records of this hash are in the table. */
+  private def bring(hash: Int): Unit = if (pending != null) pending.bring(hash)
+
+  override def putOver(base: AnyRef, offset: Long, length: Int, record: Record): Record = {
+    val hash = hashOf(base, offset, length)
+    if (pending != null) pending.passOver(hash, base, offset, length, removed = false)
+    put(hash, base, offset, length, record)
+  }
+
+  override def removeOver(base: AnyRef, offset: Long, length: Int): Record = {
+    val hash = hashOf(base, offset, length)
+    if (pending != null) pending.passOver(hash, base, offset, length, removed = true)
+    remove(hash, base, offset, length)
+  }
 
   override def overheadBytes: Long = {
     var total = 0L
@@ -35,6 +69,7 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
 
   override def get(base: AnyRef, offset: Long, length: Int): Record = {
     askedHash = hashOf(base, offset, length)
+    bring(askedHash)
     segmentOf(askedHash).find(askedHash, base, offset, length)
   }
 
@@ -51,6 +86,12 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
 
   override def put(base: AnyRef, offset: Long, length: Int, record: Record): Record = {
     val hash = hashOf(base, offset, length)
+    bring(hash)
+    put(hash, base, offset, length, record)
+  }
+
+  private def put(
+      hash: Int, base: AnyRef, offset: Long, length: Int, record: Record): Record = {
     val segment = segmentOf(hash)
     val replaced = segment.find(hash, base, offset, length)
     if (replaced.exists) {
@@ -74,7 +115,7 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
         made.filter(_ != null).foreach(_.release())
         throw error
     }
-    close()
+    foreachSegment(_.release())
     depth = wanted
     directory = made
   }
@@ -87,7 +128,7 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
     val hash = hashOf(base, offset, length)
     val segment = directory(indexOf(hash))
     if (segment.isFull) {
-      put(base, offset, length, record)
+      put(hash, base, offset, length, record)
     } else {
       segment.insertNew(hash, record.word)
       entries += 1
@@ -96,6 +137,11 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
 
   override def remove(base: AnyRef, offset: Long, length: Int): Record = {
     val hash = hashOf(base, offset, length)
+    bring(hash)
+    remove(hash, base, offset, length)
+  }
+
+  private def remove(hash: Int, base: AnyRef, offset: Long, length: Int): Record = {
     val segment = segmentOf(hash)
     val removed = segment.find(hash, base, offset, length)
     if (removed.exists) {
@@ -110,7 +156,12 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
    * after it, so that growth and splits behind or before the cursor lose and repeat nothing. The
    * records of the segment count as used: they are not spilled before they are shown.
    */
-  override def cursor(): Cursor = new Cursor {
+  override def cursor(): Cursor = {
+    if (pending != null) pending.bringAll()
+    new SegmentCursor
+  }
+
+  private final class SegmentCursor extends Cursor {
     private var nextIndex = 0L // position in the directory, scaled to `scale` bits
     private var scale = depth
     private var words = Array.emptyLongArray
@@ -239,7 +290,13 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
     segment.slotFile.size / segment.slotFile.ownerCount + segment.coldSlots >
       Segment.maximumCapacity(budget) && budget.spare > 2 * segment.bytes
 
-  override def close(): Unit = foreachSegment(_.release())
+  override def close(): Unit = {
+    if (pending != null) {
+      pending.close()
+      pending = null
+    }
+    foreachSegment(_.release())
+  }
 
   /**
    * A point of the hash space. Entries lie in the order of their hashes, so a table that has grown
@@ -356,6 +413,9 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
 }
 
 object HashLayout {
+  /** More entries are not between an entry and its place in the order of hashes (`copyTo`). */
+  val LargestSegment: Int = Segment.MaximumCapacity
+
   /** Of the store's share: a table that takes more is not made in its final size. */
   private val ReservedPart = 8
   private val Seed = 0x7461696c72616365L

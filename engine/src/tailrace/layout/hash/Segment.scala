@@ -345,7 +345,7 @@ private[hash] object Segment {
   val Empty = 0
   private val SlotBytes = 12L
   /** The cost of one split is bounded, whatever the table's size. */
-  private val MaximumCapacity = 1 << 16
+  val MaximumCapacity: Int = 1 << 16
   private val LeastMaximum = 1 << 10
   /** Of the store's share: a split, and the slots that one file takes, are small beside it. */
   private val SharePart = 64
