@@ -17,7 +17,7 @@ import pytest
 from support.bench_results import made
 
 import tailrace
-from tailrace.bench import compare, result, side
+from tailrace.bench import compare, contest, result, side
 from tailrace.bench.plan import job
 from tailrace.bench.report.text import conclusion, markdown
 from tailrace.bench.screen import Screen
@@ -160,11 +160,11 @@ class Dying:
 def test_what_was_measured_before_a_side_died_is_kept() -> None:
     from tailrace.bench import runner
 
-    (contest,) = compare.contests(parsed("update", "--before", ".", *SIZES))
-    outcome = runner.Outcome(contest[0])
-    sides: Any = [Dying(store, 5) for store in contest[1].stores]
+    ((made, plan),) = compare.contests(parsed("update", "--before", ".", *SIZES))
+    outcome = runner.Outcome(made)
+    sides: Any = [Dying(store, 5) for store in plan.stores]
     with pytest.raises(BenchError):
-        compare._contest(sides, 0, 0, contest[1], outcome, Screen(1), threading.Event())
+        contest.one(sides, 0, 0, plan, outcome, 1, Screen(1), threading.Event())
     assert {name: len(rows) for name, rows in outcome.rows.items()} == {
         "tailrace-before": 3,
         "tailrace": 3,
@@ -197,7 +197,7 @@ def test_bad_input_is_told_before_a_process_starts(
     arguments: list[str],
     problem: str,
 ) -> None:
-    monkeypatch.setattr(compare, "Side", lambda *_: pytest.fail("a process would have started"))
+    monkeypatch.setattr(contest, "Side", lambda *_: pytest.fail("a process would have started"))
     assert main(["bench", "compare", *arguments]) == 1
     told = capsys.readouterr().err
     assert problem in told

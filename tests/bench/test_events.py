@@ -17,6 +17,8 @@ from tailrace.bench.events import (
     LinearRoadOptions,
     NexmarkOptions,
     ReadWriteOptions,
+    SettledNexmarkOptions,
+    SettledReadWriteOptions,
     YsbOptions,
     batch,
     changed,
@@ -37,6 +39,8 @@ ALL: list[EventOptions] = [
     YsbOptions(),
     ReadWriteOptions(),
     KeyedOptions(),
+    SettledNexmarkOptions(),
+    SettledReadWriteOptions(),
 ]
 PERIODS = 200  # of 50 events each: two blocks of hot people, six of hot auctions
 
@@ -243,3 +247,29 @@ def test_options_are_read_from_text() -> None:
 def test_a_batch_without_rows_is_refused(spark: SparkSession) -> None:
     with pytest.raises(OptionError):
         stream(spark, NexmarkOptions(), 0)
+
+
+def test_settled_state_has_every_key_before_anything_else(spark: SparkSession) -> None:
+    options = SettledNexmarkOptions(auctions=40, bidders=3, bids=2, rate=100, hot_auction_share=0.5)
+    assert options.preload == 40 + 40 * 3 * 2
+    auctions = rows(spark, options, "auction", options.preload)
+    assert [row["id"] for row in auctions] == list(range(FIRST_ID, FIRST_ID + 40))
+    assert {row["category"] for row in auctions} == {10}
+    assert len({row["key"] for row in rows(spark, options, "side", 280)}) == 40
+    bids = Counter((b["auction"], b["bidder"]) for b in rows(spark, options, "bid", 280))
+    assert len(bids) == 120
+    assert set(bids.values()) == {2}
+    later = rows(spark, options, "bid", options.preload + 5_000)[240:]
+    assert len(later) == 4_600
+    assert {(b["auction"], b["bidder"]) for b in later} <= set(bids)
+    second = [b["auction"] for b in later[2_000:2_080]]
+    assert Counter(second).most_common(1)[0][1] > 20, "half of the bids are on the hot auction"
+    opened = {row["id"] for row in rows(spark, options, "auction", options.preload + 5_000)}
+    assert opened == set(range(FIRST_ID, FIRST_ID + 340))
+
+
+def test_settled_ids_are_there_once_before_they_come_again(spark: SparkSession) -> None:
+    options = SettledReadWriteOptions(keys=50)
+    found = [row["id"] for row in rows(spark, options, "event", 500)]
+    assert found[:50] == list(range(50))
+    assert set(found[50:]) == set(range(50))

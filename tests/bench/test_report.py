@@ -18,6 +18,7 @@ from tailrace.bench.remote import Remote
 from tailrace.bench.report import charts, text
 from tailrace.bench.report.svg import Drawings
 from tailrace.bench.report.text import conclusion, markdown
+from tailrace.bench.rivals import RIVALS
 from tailrace.bench.sensitivity import jobs as sensitivity_jobs
 from tailrace.bench.workloads import WORKLOADS
 from tailrace.cli import main
@@ -224,4 +225,4 @@ def test_a_result_without_batches_has_nothing_to_report(
 
 def test_every_store_has_a_colour() -> None:
     assert set(charts.COLOURS) == set(text.ORDER)
-    assert set(text.ORDER) == set(all_stores.EVERY)
+    assert set(text.ORDER) == {*all_stores.EVERY, *(store.name for store in RIVALS)}

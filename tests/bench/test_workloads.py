@@ -23,6 +23,7 @@ EVENTS, BATCHES = 1500, 3
 # Small key spaces, so that keys come again: 30 s of event time, out of order by up to 1 s.
 SMALL: dict[str, Any] = {"rate": 50, "disorder": 50}
 SMALLER: dict[str, dict[str, Any]] = {
+    "q13-state": {"rate": 500},
     "lr2": {"vehicles": 60, "rate": 20, "disorder": 20},
     "lr4": {"vehicles": 60, "highways": 2},
     "cm2": {"jobs": 10},

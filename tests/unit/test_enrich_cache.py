@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from support.seeds import SEED
 
-from tailrace.enrich.cache import Entry, TimestampCache, size_of
+from tailrace.enrich.cache import (
+    CACHES,
+    Cache,
+    ClockCache,
+    Entry,
+    LruCache,
+    TimestampCache,
+    size_of,
+)
 
 FOREVER = float("inf")
 SIZE = Entry("a", ("x",), 0, FOREVER).size
@@ -20,7 +29,7 @@ def cache(entries: int) -> TimestampCache:
     return TimestampCache(entries * SIZE)
 
 
-def held(it: TimestampCache, *keys: str) -> list[str]:
+def held(it: Cache, *keys: str) -> list[str]:
     return [key for key in keys if it.get(key, 0, 0) is not None]
 
 
@@ -111,3 +120,42 @@ def test_random_histories_drop_what_a_sorted_list_drops() -> None:
                 if len(model) > limit:
                     del model[min(model, key=model.__getitem__)]
             assert it.bytes == len(model) * SIZE <= limit * SIZE
+
+
+def test_the_entry_that_was_used_least_recently_is_dropped_first() -> None:
+    it = LruCache(2 * SIZE)
+    it.put(entry("a", 30))
+    it.put(entry("b", 20))
+    assert it.get("a", 0, 0) is not None
+    it.put(entry("c", 10))  # its time does not count
+    assert held(it, "a", "b", "c") == ["a", "c"]
+
+
+def test_an_entry_that_was_used_is_passed_once_by_the_clock() -> None:
+    it = ClockCache(3 * SIZE)
+    for key in "abc":
+        it.put(entry(key, 0))
+    assert it.get("a", 0, 0) is not None
+    it.put(entry("d", 0))
+    it.put(entry("e", 0))
+    assert list(it._entries) == ["a", "d", "e"], "b and c went, a was passed"
+    for key in "fg":
+        it.put(entry(key, 0))
+    assert list(it._entries) == ["e", "f", "g"], "a was not used again"
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_every_cache_keeps_its_budget_and_finds_what_it_keeps(name: str) -> None:
+    print(f"TAILRACE_SEED={SEED}")
+    draw = random.Random(SEED)
+    it = CACHES[name](7 * SIZE)
+    for time in range(5_000):
+        key = chr(97 + draw.randrange(20))
+        found = it.get(key, now=float(time), time=time)
+        if found is None:
+            it.put(entry(key, time, expires=time + draw.randrange(1, 60)))
+        else:
+            assert found.expires > time
+        assert it.bytes == len(it) * SIZE <= 7 * SIZE
+    assert it.evicted > 0
+    assert it.expired > 0

@@ -2,15 +2,9 @@
 
 Problem: "not slower than before" cannot be shown by two runs an hour apart, and two builds of the
 engine cannot be stores of one run.
-Answer: two processes, one per side, each with its own JVM. They run a batch in turn, A B B A, so
-that other work of the machine hits both alike.
-Invariant: both sides do the same work (their results are compared), and at most one runs a batch.
-
-One run of a workload:
-1. Both sides start its query.
-2. Warm up, in turns; these batches are discarded.
-3. Rounds: one batch of one side, one of the other; which is first changes with every pair.
-4. Both sides end the query; their results are compared.
+Answer: two processes, one per side, each with its own JVM, in turns of a batch, A B B A
+(contest.py).
+Invariant: both sides do the same work; between them nothing differs but the engine.
 """
 
 from __future__ import annotations
@@ -21,21 +15,16 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import tailrace
 from tailrace import _build
-from tailrace.bench import result, runner
-from tailrace.bench.meters import OtherWork
+from tailrace.bench import contest, runner
 from tailrace.bench.plan import Job, Plan, Sizes, job, option_pairs, workloads
 from tailrace.bench.remote import Remote
 from tailrace.bench.screen import Screen
-from tailrace.bench.side import Side
 from tailrace.bench.stores import TAILRACE, TAILRACE_BEFORE, BenchError
-from tailrace.cli._folder import deaf, terminable
-from tailrace.errors import TailraceError
 from tailrace.session import JARS_CONF
 
 REMOTE = "remote"
@@ -157,74 +146,13 @@ def confs_of(before: Path) -> dict[str, str]:
 
 def run(arguments: argparse.Namespace, screen: Screen) -> dict[str, Any]:
     """Measures, and gives the result as it goes into a file."""
-    found = contests(arguments)
     confs = (confs_of(arguments.before), tailrace.confs())
-    others = OtherWork()
-    outcomes: list[runner.Outcome] = []
-    sides: list[Side] = []
-    interrupted = False
-    other_work: float | None = None
-    with terminable(), runner.interrupts(screen) as stop:
-        try:
-            for store, its in zip((TAILRACE_BEFORE, TAILRACE), confs, strict=True):
-                sides.append(Side(store, its, arguments))
-            machines = [side.ask("environment") for side in sides]
-            for number, (made, plan) in enumerate(found):
-                outcomes.append(runner.Outcome(made))
-                for repeat in range(plan.repeat):
-                    _contest(sides, number, repeat, plan, outcomes[-1], screen, stop)
-        except (runner.Stopped, KeyboardInterrupt):
-            interrupted = True
-        except TailraceError as error:
-            if not any(rows for outcome in outcomes for rows in outcome.rows.values()):
-                raise
-            screen.say(f"{outcomes[-1].job.label} failed, and the run ends with it: {error}")
-            interrupted = True
-        finally:
-            other_work = others.share()  # while the sides run, whose CPU is not other work
-            with deaf():
-                for side in sides:
-                    side.close()
-    if not outcomes:
-        raise KeyboardInterrupt
-    environment = {**machines[1], "other_work_share": other_work}
-    plan = plan_of(arguments)
-    document = result.assemble(plan, environment, outcomes, interrupted)
+    entrants = list(zip((TAILRACE_BEFORE, TAILRACE), confs, strict=True))
+    suite = sys.modules[__name__]
+    document, machines = contest.run(suite, arguments, entrants, 1, screen)
     document["settings"] |= {
         "interleaving": INTERLEAVING,
         "engine_before": machines[0]["engine"],
         "engine_after": machines[1]["engine"],
     }
-    screen.clear()
     return document
-
-
-def _contest(
-    sides: list[Side],
-    number: int,
-    repeat: int,
-    plan: Plan,
-    outcome: runner.Outcome,
-    screen: Screen,
-    stop: threading.Event,
-) -> None:
-    # 1.
-    for side in sides:
-        side.ask("open", number, repeat)
-    # 2. and 3.
-    phases: list[str | int] = ["warmup"] * plan.warmup
-    for this_round, share in enumerate(runner.shares(plan.batches, plan.rounds)):
-        phases += [this_round] * share
-    for pair, phase in enumerate(phases):
-        for side in sides if pair % 2 == 0 else reversed(sides):
-            row = side.ask("batch", repeat, phase, next(outcome.order))
-            if phase != "warmup":
-                outcome.rows.setdefault(side.store.name, []).append(row)
-            what = "warm-up" if phase == "warmup" else f"round {int(phase) + 1}"
-            screen.step(f"{outcome.job.label}, {what}, {side.store.title}")
-        if stop.is_set():
-            raise runner.Stopped
-    # 4.
-    outcome.agreements.append(
-        runner.agreement_of({side.store.name: side.ask("close") for side in sides})
-    )

@@ -58,7 +58,8 @@ class Entrant:
         self._last: Sample | None = None
         self._number = 0
         # With little memory a large batch would not fit.
-        self._preloaded_at_once = job.rows if job.options else PRELOAD_ROWS
+        fitting = job.rows if job.options else PRELOAD_ROWS
+        self._preloaded_at_once = job.preload_batch or fitting
         options = Options.of(**job.options).confs() if job.options else {}
         session = session_for(spark, store, {**tailrace_confs, **options})
         if store.rocksdb and "memory_limit" in job.options:

@@ -59,6 +59,8 @@ class Job:
     """Standard deviation of the arrivals in a second, as a share of the rate."""
     preload: int = 0
     """Rows that go through before anything counts."""
+    preload_batch: int | None = None
+    """How many of them at a time. None: as many as fit surely."""
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What tells this job from others of the same workload."""
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)

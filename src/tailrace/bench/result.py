@@ -105,6 +105,7 @@ def run(
         "preloaded_rows": job.preload,
         "task_slots": task_slots,
         "parameters": dict(job.parameters),
+        "options": dict(job.options),
         "events": dataclasses.asdict(job.events),
         "query": dataclasses.asdict(job.query),
         "stores": {

@@ -26,8 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD",
         help="workloads or groups of them; `list` shows all; `misa`, `growth`, `sensitivity`, "
-        "`spill`, `restore`, "
-        "`check` and `compare` have their own settings")  # fmt: skip
+        "`spill`, `restore`, `check`, `prefetch`, `compare` have their own settings")  # fmt: skip
     add("--suite", help="the workloads of a suite, or those of it that were named")
     add("--stores", default=None, help=f"in this order, by commas (default: {STORES})")
     add("--baseline", action="append", default=[], metavar="NAME",
@@ -60,7 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cold-dir", metavar="URI", help="spill: where these files are (remote:///folder: behind "
         "the line of --remote)")  # fmt: skip
     add("--limit", type=int, metavar="MB",
-        help="spill: memory of each store, in place of a third of its state")  # fmt: skip
+        help="spill: memory of each store, in place of a third of its state; prefetch: of each "
+        "contestant, in place of a tenth")  # fmt: skip
+    add("--sweep", choices=("skew", "cache", "threshold"),
+        help="prefetch: one setting at several values")  # fmt: skip
+    add("--rocksdb", action="store_true", help="prefetch: against RocksDB with the same memory")
     add("--cores", type=int, help="task slots (default: the machine's cores)")
     add("--memory", default="4g", help="heap of the JVM (default: 4g)")
     add("--seed", type=int, default=42, help="of events and arrivals (default: 42)")
@@ -110,6 +113,8 @@ def run(arguments: argparse.Namespace) -> int:
         return run_check(arguments)
     if arguments.workloads[:1] == ["compare"]:
         return run_compare(arguments)
+    if arguments.workloads[:1] == ["prefetch"]:
+        return run_prefetch(arguments)
     from tailrace.bench import runner
     from tailrace.bench.plan import check_output
     from tailrace.bench.screen import Screen
@@ -150,6 +155,22 @@ def run_compare(arguments: argparse.Namespace) -> int:
     screen = Screen(plan.steps)
     screen.say(f"{len(plan.jobs)} workload(s), before and now: {plan.steps} batches.")
     return _kept(compare.run(arguments, screen), arguments.out)
+
+
+def run_prefetch(arguments: argparse.Namespace) -> int:
+    """Keyed prefetching and its rivals, each in a process of its own, in turns."""
+    from tailrace.bench import prefetch
+    from tailrace.bench.plan import check_output
+    from tailrace.bench.screen import Screen
+
+    plan = prefetch.plan_of(arguments)
+    check_output(arguments.out)
+    screen = Screen(plan.steps)
+    screen.say(
+        f"{len(plan.jobs)} queries, {', '.join(store.title for store in plan.stores)}: "
+        f"{plan.steps} batches."
+    )
+    return _kept(prefetch.run(arguments, screen), arguments.out)
 
 
 def _kept(found: dict[str, Any], out: Path) -> int:

@@ -40,6 +40,7 @@ def enrich(
     missing_ttl: str | None = "10s",
     timeout: str = "30s",
     cache_memory: str = "64m",
+    cache: str = "timestamp",
     look_ahead: int = 4,
     connections: int = 4,
     keys_per_request: int = 1000,
@@ -61,6 +62,8 @@ def enrich(
     missing_ttl: the same for the knowledge that a key is missing.
     timeout: how long a request is tried, with all retries, before the batch fails.
     cache_memory: for values that are kept, in each Python worker.
+    cache: which of them go first when it is full: "timestamp", those with the earliest event time;
+    "lru", those that were used least recently; "clock", an approximation of that.
     look_ahead: of how many Arrow batches the keys are read ahead; 0: of none.
     connections: requests that are made at the same time, in each Python worker.
     keys_per_request: the most keys of one request.
@@ -71,6 +74,7 @@ def enrich(
         missing_ttl=missing_ttl,
         timeout=timeout,
         cache_memory=cache_memory,
+        cache=cache,
         look_ahead=look_ahead,
         connections=connections,
         keys_per_request=keys_per_request,

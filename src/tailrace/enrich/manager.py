@@ -20,7 +20,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from tailrace.enrich.cache import Entry, TimestampCache, Values
+from tailrace.enrich.cache import CACHES, Entry, Values
 from tailrace.enrich.fetcher import Fetch, Fetcher, Surroundings
 from tailrace.enrich.settings import Settings
 from tailrace.enrich.source import Key, Record, Source, Wanted
@@ -61,7 +61,7 @@ class PrefetchManager:
         wanted = Wanted(on, tuple(self._readers), settings.attempt_seconds)
         self._fetcher = Fetcher(source, wanted, settings, self._deliver, self._settle, self._around)
         self._lock = threading.Lock()
-        self._cache = TimestampCache(settings.cache_bytes)
+        self._cache = CACHES[settings.cache](settings.cache_bytes)
         self._in_flight: dict[Key, Fetch] = {}
         self._order = itertools.count()
         self._counts: Counter[str] = Counter()

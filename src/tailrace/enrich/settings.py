@@ -11,8 +11,9 @@ import dataclasses
 import re
 from typing import Any
 
+from tailrace.enrich.cache import CACHES
 from tailrace.errors import OptionError
-from tailrace.options import Rule, byte_size, duration, integer_from
+from tailrace.options import Rule, byte_size, duration, integer_from, one_of
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -42,6 +43,7 @@ class Settings:
     missing_ttl: str | None = _setting("10s", _time_or_none())
     timeout: str = _setting("30s", duration())
     cache_memory: str = _setting("64m", byte_size())
+    cache: str = _setting("timestamp", one_of(*CACHES))
     look_ahead: int = _setting(4, integer_from(0, 1000))
     connections: int = _setting(4, integer_from(1, 256))
     keys_per_request: int = _setting(1000, integer_from(1, 1_000_000))

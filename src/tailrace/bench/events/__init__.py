@@ -21,6 +21,7 @@ from tailrace.bench.events.keyed import KeyedOptions, PairedOptions
 from tailrace.bench.events.linear_road import LinearRoadOptions
 from tailrace.bench.events.nexmark import NexmarkOptions
 from tailrace.bench.events.readwrite import ReadWriteOptions
+from tailrace.bench.events.settled import SettledNexmarkOptions, SettledReadWriteOptions
 from tailrace.bench.events.ysb import YsbOptions, YsbRedisOptions
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "NexmarkOptions",
     "PairedOptions",
     "ReadWriteOptions",
+    "SettledNexmarkOptions",
+    "SettledReadWriteOptions",
     "Source",
     "YsbOptions",
     "YsbRedisOptions",

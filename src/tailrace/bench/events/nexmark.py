@@ -81,12 +81,12 @@ class NexmarkOptions(EventOptions):
             F.concat(F.lit("person "), number).alias("name"),
             F.concat(F.lit("city "), below(s, self.seed, "city", 100)).alias("city"),
             "time",
-            padding(s, self.seed, "person", self.person_bytes - _PERSON_FIELDS).alias("extra"),
+            self._extra("person", self.person_bytes - _PERSON_FIELDS).alias("extra"),
         )
 
     def _auctions(self, events: DataFrame) -> DataFrame:
         s = F.col("sequence")
-        number = F.expr(f"sequence div {PERIOD} * {AUCTIONS} + sequence % {PERIOD} - {PERSONS}")
+        number = self._auction_number()
         seller = self._person("seller", self.hot_seller_share, 0)
         lifetime = below(s, self.seed, "lifetime", 20_000_000) + 1_000_000
         initial = self._price("initial bid")
@@ -98,9 +98,18 @@ class NexmarkOptions(EventOptions):
             "time",
             F.timestamp_micros(F.unix_micros("time") + lifetime).alias("expires"),
             seller.alias("seller"),
-            (below(s, self.seed, "category", CATEGORIES) + FIRST_CATEGORY).alias("category"),
-            padding(s, self.seed, "auction", self.auction_bytes - _AUCTION_FIELDS).alias("extra"),
+            self._category().alias("category"),
+            self._extra("auction", self.auction_bytes - _AUCTION_FIELDS).alias("extra"),
         )
+
+    def _extra(self, table: str, length: int) -> Column:
+        return padding(F.col("sequence"), self.seed, table, length)
+
+    def _auction_number(self) -> Column:
+        return F.expr(f"sequence div {PERIOD} * {AUCTIONS} + sequence % {PERIOD} - {PERSONS}")
+
+    def _category(self) -> Column:
+        return below(F.col("sequence"), self.seed, "category", CATEGORIES) + FIRST_CATEGORY
 
     def _bids(self, events: DataFrame) -> DataFrame:
         s = F.col("sequence")
@@ -112,7 +121,7 @@ class NexmarkOptions(EventOptions):
             self._price("price").alias("price"),
             channel.alias("channel"),
             "time",
-            padding(s, self.seed, "bid", self.bid_bytes - _BID_FIELDS).alias("extra"),
+            self._extra("bid", self.bid_bytes - _BID_FIELDS).alias("extra"),
         )
 
     def _price(self, what: str) -> Column:

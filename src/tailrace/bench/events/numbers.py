@@ -69,6 +69,17 @@ def padding(number: Column, seed: int, what: str, length: int) -> Column:
     return F.substring(F.lit(source), start.cast("int"), F.lit(length))
 
 
+def noise(number: Column, seed: int, what: str, length: int) -> Column:
+    """Text of this length that does not compress over many rows either, as NEXMark's does not."""
+    if length <= 0:
+        return F.lit("")
+    parts = [
+        F.lpad(F.hex(hashed(number, seed, f"{what} {part}")), 16, "0")
+        for part in range(-(-length // 16))
+    ]
+    return F.substring(F.concat(*parts), 1, length)
+
+
 def permuted(number: Column, seed: int, group: int) -> Column:
     """Permutes the numbers inside each block of `group` consecutive ones; 1 changes nothing.
 

@@ -37,6 +37,9 @@ COLOURS = {
     "none": "#8C8C8C",
     "zstream": "#009E73",
     "async-checkpoint": "#56B4E9",
+    "cache-lru": "#D55E00",
+    "cache-clock": "#E69F00",
+    "async-io": "#009E73",
     "tailrace-sync": "#004C76",
     "tailrace-no-prefetch": "#44AA99",
     "tailrace-local": "#F0E442",
@@ -107,9 +110,12 @@ _STYLE = {
 
 def draw(results: Sequence[Result]) -> dict[str, str]:
     """All charts, by name, in the order in which a page shows them."""
+    from tailrace.bench.report import prefetching
+
     present = list(runs(results))
     with mpl.rc_context(_STYLE):
         drawn = {"throughput": throughput(present)}
+        drawn |= prefetching.draw(results)
         if any(own_ratio(run, "better_rocksdb") for run in present):
             drawn["ratios"] = ratios(present)
         if len([run for run in present if "state_rows" in run["parameters"]]) > 1:
@@ -137,29 +143,29 @@ def charts_of(images: Mapping[str, str], number: int) -> list[str]:
 
 
 def time_per_batch(run: Run) -> str:
-    figure, axes = _figure(8.2, 3.2)
+    figure, axes = new_figure(8.2, 3.2)
     for name in stores(run):
         batches = run["stores"][name]["batches"]
         millis = [1000 * row["seconds"] for row in batches]
         axes.plot(range(1, len(millis) + 1), millis, label=run["stores"][name]["title"],
-                  **_line(name, marker=len(millis) <= MARKED))  # fmt: skip
+                  **line_of(name, marker=len(millis) <= MARKED))  # fmt: skip
     axes.set_title(f"{label(run)}: time per batch")
     axes.set_xlabel("measured batch")
     axes.set_ylabel("milliseconds")
     axes.set_ylim(bottom=0)
-    _legend(axes)
-    return _svg(figure)
+    add_legend(axes)
+    return as_svg(figure)
 
 
 def distribution(run: Run) -> str:
     """The CDF: of events' latency in an open loop, of batches' time in a closed one."""
-    figure, axes = _figure(8.2, 3.2)
+    figure, axes = new_figure(8.2, 3.2)
     for name in stores(run):
         batches = run["stores"][name]["batches"]
         pairs = latency_pairs(batches) or [(row["seconds"], 1.0) for row in batches]
         values, shares = _cumulative(pairs)
         axes.step([1000 * value for value in values], shares, where="post",
-                  label=run["stores"][name]["title"], **_line(name, marker=False))  # fmt: skip
+                  label=run["stores"][name]["title"], **line_of(name, marker=False))  # fmt: skip
         found = run["stores"][name]["summary"]
         marked = found["latency_seconds"] or found["batch_seconds"]
         for percent, shape in (("p95", "o"), ("p99", "D")):
@@ -175,13 +181,13 @@ def distribution(run: Run) -> str:
     axes.set_ylabel("percent at or below")
     axes.set_ylim(0, 101)
     axes.set_xlim(left=0)
-    _legend(axes)
-    return _svg(figure)
+    add_legend(axes)
+    return as_svg(figure)
 
 
 def breakdown(run: Run) -> str:
     names = stores(run)[::-1]
-    figure, axes = _figure(8.2, 1.3 + 0.42 * len(names))
+    figure, axes = new_figure(8.2, 1.3 + 0.42 * len(names))
     left = [0.0] * len(names)
     for part, (title, colour) in PARTS.items():
         widths = [_mean_part(run, name, part) for name in names]
@@ -196,13 +202,13 @@ def breakdown(run: Run) -> str:
     _title(figure, f"{label(run)}: where a batch's time goes")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=len(PARTS),
                   fontsize=8, columnspacing=1.2, handlelength=1.0)  # fmt: skip
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def throughput(present: Sequence[Run]) -> str:
     names = [name for name in COLOURS if any(name in run["stores"] for run in present)]
     names.sort(key=lambda name: stores_order(name))
-    figure, axes = _figure(max(8.2, min(16.0, 1.6 + 1.25 * len(present))), 3.6)
+    figure, axes = new_figure(max(8.2, min(16.0, 1.6 + 1.25 * len(present))), 3.6)
     width = 0.8 / len(names)
     for offset, name in enumerate(names):
         titles = {run["stores"][name]["title"] for run in present if name in run["stores"]}
@@ -214,18 +220,18 @@ def throughput(present: Sequence[Run]) -> str:
         axes.bar([x for x, _ in places], [y for _, y in places], width * 0.92,
                  color=COLOURS[name], label=titles.pop(),
                  alpha=0.55 if name == "none" else 1.0)  # fmt: skip
-    _workload_axis(axes, present)
+    workload_axis(axes, present)
     axes.set_ylabel("rows per second of batch time")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_title("Throughput")
-    _legend(axes)
-    return _svg(figure)
+    add_legend(axes)
+    return as_svg(figure)
 
 
 def ratios(present: Sequence[Run]) -> str:
     """How many times as fast tailrace is as the better RocksDB setting, with the spread."""
     found = [(run, ratio) for run in present if (ratio := own_ratio(run, "better_rocksdb"))]
-    figure, axes = _figure(8.2, 1.1 + 0.36 * len(found))
+    figure, axes = new_figure(8.2, 1.1 + 0.36 * len(found))
     for place, (_, ratio) in enumerate(found):
         axes.plot([ratio["min"], ratio["max"]], [place, place], color="#7FB3D5", linewidth=5,
                   solid_capstyle="round", zorder=2)  # fmt: skip
@@ -243,7 +249,7 @@ def ratios(present: Sequence[Run]) -> str:
     axes.set_xlabel("times as fast as the best RocksDB setting (round: median, bar: its range; "
                     "square: p99)")  # fmt: skip
     _title(figure, "tailrace against the best of Spark's RocksDB settings")
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def _furthest(ratio: Mapping[str, Any]) -> float:
@@ -251,7 +257,7 @@ def _furthest(ratio: Mapping[str, Any]) -> float:
 
 
 def growth(present: Sequence[Run]) -> str:
-    figure, axes = _figure(8.2, 3.6)
+    figure, axes = new_figure(8.2, 3.6)
     sized = sorted((run for run in present if "state_rows" in run["parameters"]),
                    key=lambda run: run["parameters"]["state_rows"])  # fmt: skip
     names = [name for name in COLOURS if any(name in run["stores"] for run in sized)]
@@ -261,7 +267,7 @@ def growth(present: Sequence[Run]) -> str:
         sizes = [rows for rows, _ in points]
         found = [store["summary"]["batch_seconds"] for _, store in points]
         axes.plot(sizes, [1000 * each["p50"] for each in found], label=points[0][1]["title"],
-                  **_line(name))  # fmt: skip
+                  **line_of(name))  # fmt: skip
         axes.fill_between(sizes, [1000 * each["min"] for each in found],
                           [1000 * each["p99"] for each in found], color=COLOURS[name],
                           alpha=0.12, linewidth=0)  # fmt: skip
@@ -271,8 +277,8 @@ def growth(present: Sequence[Run]) -> str:
     axes.set_xlabel("rows of state")
     axes.set_ylabel("milliseconds per batch")
     axes.set_title("The same work per batch at growing state (median; shade: fastest to p99)")
-    _legend(axes)
-    return _svg(figure)
+    add_legend(axes)
+    return as_svg(figure)
 
 
 def sensitivity(present: Sequence[Run], parameter: str) -> str:
@@ -281,10 +287,10 @@ def sensitivity(present: Sequence[Run], parameter: str) -> str:
     chosen = sorted((run for run in present if parameter in run["parameters"]),
                     key=lambda run: run["parameters"][parameter])  # fmt: skip
     places = range(len(chosen))
-    figure, axes = _figure(8.2, 3.4)
+    figure, axes = new_figure(8.2, 3.4)
     found = [run["stores"][OWN] for run in chosen]
     millis = [1000 * each["summary"]["batch_seconds"]["p50"] for each in found]
-    axes.plot(places, millis, label="time of a batch (median)", **_line(OWN))
+    axes.plot(places, millis, label="time of a batch (median)", **line_of(OWN))
     slowest = [1000 * each["summary"]["batch_seconds"]["p99"] for each in found]
     axes.plot(places, slowest, label="time of a batch (p99)", color=COLOURS[OWN], linewidth=1.2,
               linestyle=(0, (2, 2)))  # fmt: skip
@@ -302,7 +308,7 @@ def sensitivity(present: Sequence[Run], parameter: str) -> str:
     lines = [*axes.get_lines(), *other.get_lines()]
     figure.legend(lines, [str(line.get_label()) for line in lines], loc="outside lower left",
                   ncols=3, fontsize=8.5)  # fmt: skip
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def stores_order(name: str) -> int:
@@ -341,7 +347,7 @@ def _cumulative(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list
     return values, shares
 
 
-def _line(name: str, marker: bool = True) -> dict[str, Any]:
+def line_of(name: str, marker: bool = True) -> dict[str, Any]:
     return {
         "color": COLOURS[name],
         "linewidth": 2.4 if name == OWN else 1.5,
@@ -352,7 +358,7 @@ def _line(name: str, marker: bool = True) -> dict[str, Any]:
     }
 
 
-def _workload_axis(axes: Axes, present: Sequence[Run]) -> None:
+def workload_axis(axes: Axes, present: Sequence[Run]) -> None:
     long = max(len(label(run)) for run in present) > 14
     axes.set_xticks(range(len(present)), [label(run).replace(" (", "\n(") for run in present],
                     rotation=25 if long and len(present) > 3 else 0,
@@ -360,7 +366,7 @@ def _workload_axis(axes: Axes, present: Sequence[Run]) -> None:
     axes.grid(axis="x", visible=False)
 
 
-def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     for background in (figure.patch, axes.patch):
@@ -373,11 +379,11 @@ def _title(figure: Figure, text: str) -> None:
     figure.suptitle(text, x=0.01, ha="left", fontsize=11, fontweight="bold")
 
 
-def _legend(axes: Axes) -> None:
+def add_legend(axes: Axes) -> None:
     axes.legend(loc="center left", bbox_to_anchor=(1.03, 0.5), fontsize=8.5, borderaxespad=0)
 
 
-def _svg(figure: Figure) -> str:
+def as_svg(figure: Figure) -> str:
     buffer = io.StringIO()
     # Without its date and version the same result gives the same text.
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

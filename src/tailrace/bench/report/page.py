@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from tailrace.bench.report import charts
+from tailrace.bench.report import charts, prefetching
 from tailrace.bench.report.svg import Drawings
 from tailrace.bench.report.text import (
     OWN,
     REFERENCE_TITLES,
     Result,
     Run,
+    apart,
     at_median,
     at_p99,
     disturbed,
@@ -53,6 +54,8 @@ th, td { text-align: right; padding: 0.35rem 0.42rem; border-bottom: 1px solid v
 th { color: var(--soft); font-weight: 600; }
 th:first-child, td:first-child { text-align: left; }
 tr.own td { font-weight: 600; background: #eef6fb; }
+tr.missed td { background: #fdf0ea; }
+table.words td { white-space: normal; text-align: left; }
 tr.floor td { color: var(--soft); font-style: italic; }
 .dot { display: inline-block; width: 0.65rem; height: 0.65rem; border-radius: 50%;
   margin-right: 0.45rem; }
@@ -80,11 +83,12 @@ def html(results: Sequence[Result], images: Mapping[str, str]) -> str:
         "<header><h1>tailrace bench</h1>",
         f'<p class="lead">{escape(_lead(results, present))}</p></header>',
         *_warnings(results, present),
+        *prefetching.section(results),
         "<h2>Findings</h2>",
         _findings(present),
         *(
             drawn[name]
-            for name in ("ratios", "throughput", "growth", *charts.SETTINGS)
+            for name in (*prefetching.DRAWN, "ratios", "throughput", "growth", *charts.SETTINGS)
             if name in drawn
         ),
     ]
@@ -161,6 +165,7 @@ def _section(run: Run, drawn: Mapping[str, str], names: Sequence[str]) -> list[s
         f'<p class="note">{escape("; ".join((how, run["pattern"], checked, _few(run))))}.</p>',
         _store_table(run),
         _ratio_table(run),
+        prefetching.reads_table(run),
         _line_table(run),
         _work_table(run),
         *(drawn[name] for name in names),
@@ -333,7 +338,7 @@ def _method(result: Result) -> str:
         f"{found['tailrace']} (engine {found['engine']})",
         "session": f"{settings['cores']} task slots, {settings['partitions']} shuffle partitions, "
         f"{settings['driver_memory']} heap; "
-        + ("a JVM for each side" if settings.get("engine_before") else "one JVM for all stores"),
+        + ("a JVM for each side" if apart(settings) else "one JVM for all stores"),
         "order": settings["interleaving"],
         "batches": f"{settings['batches']} measured per store, in {settings['rounds']} rounds, "
         f"{settings['repeat']} repeat(s); {settings['warmup_batches_cut']} warm-up batches per "
@@ -355,6 +360,10 @@ def _method(result: Result) -> str:
         if settings["remote"]
         else "on the local disk",
     }
+    if str(settings["suite"]).startswith("prefetch"):
+        from tailrace.bench.prefetch import NOTE as SUITE_NOTE
+
+        facts["prefetch"] = SUITE_NOTE
     if settings["suite"] == "misa":
         from tailrace.bench.misa import NOTE
 

@@ -18,8 +18,9 @@ Run = Mapping[str, Any]
 OWN = "tailrace"
 ORDER = ("rocksdb", "rocksdb-changelog", "rocksdb-format4", "rocksdb-changelog-format4",
          "rocksdb-counting", "rocksdb-changelog-counting", "hdfs", "zstream",
-         "async-checkpoint", "tailrace", "tailrace-before", "tailrace-sync",
-         "tailrace-no-prefetch", "tailrace-local", "none")  # fmt: skip
+         "async-checkpoint", "cache-lru", "cache-clock", "async-io", "tailrace",
+         "tailrace-before", "tailrace-sync", "tailrace-no-prefetch", "tailrace-local",
+         "none")  # fmt: skip
 NOT_FASTER = 1.1
 """Below this, tailrace is said not to be faster: it is within what a machine's noise can do."""
 SAME = 1.05
@@ -158,6 +159,13 @@ def _best_of_spark(run: Run) -> str:
     )
 
 
+def prefetched(results: Sequence[Result]) -> str:
+    """The targets of the prefetch suite that were missed; empty for other suites."""
+    from tailrace.bench import targets
+
+    return targets.summary(results)
+
+
 def not_faster(present: Sequence[Run]) -> str:
     """Where tailrace gains nothing, in one sentence; empty if there is no such workload."""
     found = []
@@ -194,7 +202,7 @@ def conclusion(result: Result) -> str:
             lines.append("  THE STORES DO NOT AGREE: see results.differences in the file.")
         elif run["results"]["checked"]:
             lines.append(f"  Results agree over {run['results']['batches']} batches.")
-    for note in (not_faster(list(runs([result]))), disturbed([result])):
+    for note in (prefetched([result]), not_faster(list(runs([result]))), disturbed([result])):
         lines += ["", note] if note else []
     if result["interrupted"]:
         lines += ["", "The run was interrupted: this is what was measured until then."]
@@ -222,7 +230,7 @@ def markdown(results: Sequence[Result]) -> str:
             cells.append(times(ratio) if ratio else "")
         lines.append(" | ".join(cells))
     table = "\n".join(f"| {line} |" for line in lines)
-    notes = (not_faster(present), disturbed(results), footnote(results[0]))
+    notes = (prefetched(results), not_faster(present), disturbed(results), footnote(results[0]))
     return "\n\n".join([table, *filter(None, notes)]) + "\n"
 
 
@@ -244,6 +252,11 @@ def disturbed(results: Sequence[Result]) -> str:
     )
 
 
+def apart(settings: Mapping[str, Any]) -> bool:
+    """Whether each store had a process of its own."""
+    return bool(settings.get("engine_before") or settings.get("processes"))
+
+
 def footnote(result: Result) -> str:
     """The meaning of the figures, and where they were measured."""
     found, settings = result["environment"], result["settings"]
@@ -259,7 +272,7 @@ def footnote(result: Result) -> str:
         f"{'repeats' if settings['repeat'] > 1 else 'rounds'} (! where these differ by "
         f"more than 15 %). {rows}{settings['batches'] * settings['repeat']} batches per store, "
         f"after {settings['warmup_batches_cut']} of warm-up, which are cut; all stores in turns"
-        f"{'' if settings.get('engine_before') else ' in one JVM'}. {where}; {found['os']}; "
+        f"{'' if apart(settings) else ' in one JVM'}. {where}; {found['os']}; "
         f"{found['java']}; Spark {found['spark']}; tailrace {found['tailrace']}."
         + (
             f" Checkpoint behind a simulated line: {remote['rtt_ms']:g} ms round trip, "

@@ -33,8 +33,8 @@ _MODULES = (
     spilling,
 )
 _BY_NAME = {workload.name: workload for module in _MODULES for workload in module.WORKLOADS}
-_ORDER = (*_NEXMARK, "lr2", "lr4", "cm1", "cm2", "ysb", "ysb-redis", "readwrite", "update",
-          "window-append", "window-median", "sessions", "session-median", "dedup",
+_ORDER = (*_NEXMARK, "q13-state", "lr2", "lr4", "cm1", "cm2", "ysb", "ysb-redis", "readwrite",
+          "update", "window-append", "window-median", "sessions", "session-median", "dedup",
           "dedup-within", "join", "spill-update", "spill-windows", "spill-dedup",
           "spill-sessions")  # fmt: skip
 
@@ -47,7 +47,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     # MiSA, figures 9 to 14.
     "misa": ("lr2", "lr4", "cm1", "cm2"),
     # Keyed Prefetching, figure 6.
-    "prefetch": ("q13", "q18", "q19", "q20", "ysb", "ysb-redis"),
+    "prefetch": ("q13-state", "q18", "q19", "q20", "ysb-redis", "readwrite"),
     # Stateful stream processing on SSDs, figure 2.
     "readwrite": ("readwrite",),
     # The same work per batch at the state sizes of GROWTH_KEYS.

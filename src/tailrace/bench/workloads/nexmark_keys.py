@@ -1,9 +1,9 @@
 """NEXMark's queries over keys without windows: Q12, Q13, Q18, Q19, Q20.
 
 Problem: their state grows with the keys, and every event reads or writes one of them.
-Answer: plain aggregations in update mode, a join with a bounded table, and a join of two streams.
+Answer: plain aggregations in update mode, a join with a bounded table, and joins of two streams.
 Invariant: a key's latest row is right at the end of every batch. Q20's state ends with the time
-that an auction is open (`window`).
+that an auction is open (`window`), and that of q13-state, whose table is a stream, as late.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tailrace.bench.events import NexmarkOptions, Source
+from tailrace.bench.events import NexmarkOptions, SettledNexmarkOptions, Source
 from tailrace.bench.workloads.base import Pattern, QueryOptions, Workload, seconds
 from tailrace.bench.workloads.recorded import SECOND, Recorded, Row
 
@@ -31,6 +31,15 @@ def _q13(source: Source, query: QueryOptions) -> DataFrame:  # noqa: ARG001 - ha
     rows = F.lit(source.options.side_rows if isinstance(source.options, NexmarkOptions) else 1)
     bids = source.table("bid").withColumn("key", F.pmod("auction", rows))
     return bids.join(side, "key").select(
+        "auction", "bidder", "price", "time", "extra", "description"
+    )
+
+
+def _q13_state(source: Source, query: QueryOptions) -> DataFrame:
+    bids = source.table("bid").withWatermark("time", seconds(query.delay))
+    side = source.table("side").withWatermark("since", seconds(query.delay))
+    known = F.expr(f"time >= since AND time <= since + INTERVAL {query.window} SECONDS")
+    return bids.join(side, (F.col("auction") == F.col("key")) & known).select(
         "auction", "bidder", "price", "time", "extra", "description"
     )
 
@@ -78,6 +87,18 @@ def _expected_q13(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:  # 
     side: dict[int, str] = dict(recorded.static("side", "key", "description"))
     for bid in recorded.rows("bid", "auction", "bidder", "price", "time", "extra"):
         yield *bid, side[bid[0] % len(side)]
+
+
+def _expected_q13_state(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:
+    side = {
+        key: (description, since)
+        for key, description, since in recorded.rows("side", "key", "description", "since")
+    }
+    for bid in recorded.rows("bid", "auction", "bidder", "price", "time", "extra"):
+        if bid[0] in side:
+            description, since = side[bid[0]]
+            if since <= bid[3] <= since + query.window * SECOND:
+                yield *bid, description
 
 
 def _expected_q18(recorded: Recorded, query: QueryOptions) -> Iterator[Row]:  # noqa: ARG001
@@ -134,6 +155,17 @@ Q13 = Workload(
     reference=_expected_q13,
     time="time",
 )
+Q13_STATE = Workload(
+    name="q13-state",
+    title="NEXMark Q13 with its table as state: bids joined with a stream of descriptions",
+    patterns=(Pattern.JOIN,),
+    events=SettledNexmarkOptions(),
+    build=_q13_state,
+    output_mode="append",
+    reference=_expected_q13_state,
+    query=QueryOptions(window=7200),
+    time="time",
+)
 Q18 = Workload(
     name="q18",
     title="NEXMark Q18: the last bid of each bidder on each auction",
@@ -165,4 +197,4 @@ Q20 = Workload(
     query=QueryOptions(window=7200),
     time="time",
 )
-WORKLOADS = (Q12, Q13, Q18, Q19, Q20)
+WORKLOADS = (Q12, Q13, Q13_STATE, Q18, Q19, Q20)

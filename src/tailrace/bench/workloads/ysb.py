@@ -6,14 +6,21 @@ the table in Spark. `ysb-redis` has it in a Redis server, as in Keyed Prefetchin
 a Python worker holds less than a tenth of it.
 Invariant: every view is counted in exactly one window of one campaign. Each query that is built
 has a table of its own, so that the caches of two queries share nothing.
+
+The setting ENRICHMENT of the query's session, as JSON, has arguments of `tailrace.enrich` that it
+uses in place of those here: caches and ways to read are compared so.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
+import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -24,10 +31,28 @@ from tailrace.bench.events import Source, YsbOptions, YsbRedisOptions
 from tailrace.bench.far_redis import FarRedisSource
 from tailrace.bench.workloads.base import Pattern, QueryOptions, Workload, seconds
 from tailrace.bench.workloads.recorded import SECOND, Recorded, Row, window_starts
+from tailrace.enrich import Metrics
 
+ENRICHMENT = "tailrace.bench.enrichment"
 _AT_ONCE = 10_000
 """Advertisements that are sent to Redis together."""
 _tables = itertools.count()
+_built: list[Metrics] = []
+"""Of the queries that were built within `counted`."""
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[Callable[[], dict[str, int]]]:
+    """Gives the counts of the enrichments of a query that is built within; none if it has none."""
+    _built.clear()
+    found: list[Metrics] = []
+
+    def counts() -> dict[str, int]:
+        all_counts = [dataclasses.asdict(metrics.counts()) for metrics in found]
+        return {f"enrich/{name}": value for each in all_counts for name, value in each.items()}
+
+    yield counts
+    found += _built
 
 
 def _ysb(source: Source, query: QueryOptions) -> DataFrame:
@@ -37,6 +62,12 @@ def _ysb(source: Source, query: QueryOptions) -> DataFrame:
 def _ysb_redis(source: Source, query: QueryOptions) -> DataFrame:
     options = source.options
     assert isinstance(options, YsbRedisOptions)
+    _built.append(Metrics(source.spark))
+    arguments: dict[str, Any] = {
+        "look_ahead": options.look_ahead,
+        "cache_memory": f"{options.cache_kib}k",
+    }
+    arguments |= json.loads(str(source.spark.conf.get(ENRICHMENT, "{}")))
     joined = tailrace.enrich(
         _views(source, query),
         "ad",
@@ -44,8 +75,8 @@ def _ysb_redis(source: Source, query: QueryOptions) -> DataFrame:
         "campaign string",
         how="inner",
         ttl=None,
-        cache_memory=f"{options.cache_kib}k",
-        look_ahead=options.look_ahead,
+        metrics=_built[-1],
+        **arguments,
     )
     return _counted(joined, query)
 
