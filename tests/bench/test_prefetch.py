@@ -97,6 +97,7 @@ def test_rocksdb_has_the_same_memory(tmp_path: Path) -> None:
     assert run["results"]["agree"] is True
     found = [each for each in targets.verdicts([run_document(run)]) if "RocksDB" in each.target]
     assert len(found) == 1
+    assert run["options"]["cold_io"] == "buffered"
 
 
 def run_document(run: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from tailrace.bench import result, runner
@@ -28,6 +28,9 @@ from tailrace.bench.side import Side
 from tailrace.bench.stores import Store
 from tailrace.cli._folder import deaf, terminable
 from tailrace.errors import TailraceError
+
+After = Callable[[Side, int, dict[str, Any]], None]
+"""Gets a side, how many batches of it were measured, and the figures of the last one."""
 
 
 class Suite(Protocol):
@@ -51,11 +54,12 @@ def run(
     entrants: Sequence[tuple[Store, Mapping[str, str]]],
     turn: int,
     screen: Screen,
+    after: After = lambda *_: None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Measures; gives the result as it goes into a file, and each side's environment.
 
     `entrants` are the contestants with the settings of their sessions; `turn` is how many batches
-    one of them runs before the next one does.
+    one of them runs before the next one does; `after` is called after each measured batch.
     """
     found = suite.contests(arguments)
     others = OtherWork()
@@ -72,7 +76,7 @@ def run(
                 outcomes.append(runner.Outcome(job))
                 taking_part = [side for side in sides if side.store in plan.stores]
                 for repeat in range(plan.repeat):
-                    one(taking_part, number, repeat, plan, outcomes[-1], turn, screen, stop)
+                    one(taking_part, number, repeat, plan, outcomes[-1], turn, screen, stop, after)
         except (runner.Stopped, KeyboardInterrupt):
             interrupted = True
         except TailraceError as error:
@@ -102,6 +106,7 @@ def one(
     turn: int,
     screen: Screen,
     stop: threading.Event,
+    after: After = lambda *_: None,
 ) -> None:
     """One workload, in all four steps."""
     # 1.
@@ -119,7 +124,9 @@ def one(
             for _ in range(batches):
                 row = side.ask("batch", repeat, phase, next(outcome.order))
                 if phase != "warmup":
-                    outcome.rows.setdefault(side.store.name, []).append(row)
+                    measured = outcome.rows.setdefault(side.store.name, [])
+                    measured.append(row)
+                    after(side, len(measured), row)
                 what = "warm-up" if phase == "warmup" else f"round {int(phase) + 1}"
                 speed = row["rows"] / row["seconds"]
                 screen.step(f"{outcome.job.label}, {what}, {side.store.title}", speed)

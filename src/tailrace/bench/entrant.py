@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from tailrace.bench.plan import Job, Plan
 from tailrace.bench.progress import batch_row, digest
 from tailrace.bench.remote import LineMeter
 from tailrace.bench.stores import BenchError, Store, bounded, session_for
+from tailrace.explain import StoreUse, classify
 from tailrace.options import Options
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class Entrant:
         # With little memory a large batch would not fit.
         fitting = job.rows if job.options else PRELOAD_ROWS
         self._preloaded_at_once = job.preload_batch or fitting
-        options = Options.of(**job.options).confs() if job.options else {}
+        options = Options.of(**_placed(job.options, folder)).confs() if job.options else {}
         session = session_for(spark, store, {**tailrace_confs, **options})
         if store.rocksdb and "memory_limit" in job.options:
             for key, value in bounded(job.options["memory_limit"]).items():
@@ -131,6 +133,10 @@ class Entrant:
     def end_turn(self) -> None:
         self.loop.pause()
 
+    def uses(self) -> list[StoreUse]:
+        """How the query's stores are used, as the plan of its last batch says."""
+        return classify(self._query)
+
     def close(self) -> None:
         with contextlib.suppress(Exception):  # a query that failed is already stopped
             self._query.stop()
@@ -166,6 +172,15 @@ class Entrant:
                 "This is a defect of the bench: please report it.",
             )
         return report
+
+
+def _placed(options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Options in which {folder} stands for a folder that goes with the session's."""
+    beside = str(folder.with_name(f"{folder.name}-cold"))
+    return {
+        name: value.replace("{folder}", beside) if isinstance(value, str) else value
+        for name, value in options.items()
+    }
 
 
 def observed(frame: DataFrame) -> DataFrame:

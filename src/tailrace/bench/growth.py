@@ -29,6 +29,10 @@ ROWS = 20_000
 class PreloadedKeys(KeyedOptions):
     """Keyed events whose first `keys` events have each key once."""
 
+    @property
+    def preload(self) -> int:
+        return self.keys
+
     def columns(self, table: str, events: DataFrame) -> DataFrame:  # noqa: ARG002 - has one
         number = f.col("sequence")
         drawn = zipf(number, self.seed, "key", self.keys, self.exponent)

@@ -29,6 +29,7 @@ from tailrace.bench.events import (
     changed,
     parsed,
 )
+from tailrace.bench.growth import PreloadedKeys
 from tailrace.bench.plan import Job, Plan, Sizes, option_pairs
 from tailrace.bench.rivals import KEYED, RIVALS
 from tailrace.bench.screen import Screen
@@ -45,7 +46,8 @@ INTERLEAVING = (
 )
 NOTE = (
     "each contestant has its memory for itself; its state is there before anything is measured. "
-    "Files of spilled state are read and written past the page cache (cold_io=direct). Records of "
+    "Files of spilled state are read and written past the page cache (cold_io=direct); beside "
+    "RocksDB, for which Spark has no such setting, both go through the page cache. Records of "
     "YSB come from a Redis server that is made to answer a millisecond later; the caches of LRU "
     "and Clock ask it for one key at a time. In memory when asked for: of the records that were "
     "not in the cache, those that had been read when the look-up came. Hints and shuffled bytes "
@@ -72,7 +74,14 @@ class Query:
     record_bytes: int
     """What a key's records take where all state is in memory, without slots; measured."""
 
+    rows: int | None = None
+    """Of a batch, where --rows does not say it."""
+    megabytes: int | None = None
+    """Of memory, where --limit and --keys do not say it. None: a tenth of the state."""
+
     def events(self, keys: int) -> EventOptions:
+        if self.workload == "update":
+            return PreloadedKeys(keys=keys)
         if self.workload == "readwrite":
             return SettledReadWriteOptions(keys=keys)
         if self.workload == "ysb-redis":
@@ -104,21 +113,23 @@ QUERIES = {
         Query("readwrite", 1_000_000, 163),
     )
 }
+UPDATE = Query("update", 4_000_000, 65, rows=200_000, megabytes=64)
+"""Of uniform keys, with a quarter of the memory that its state takes: against RocksDB alone."""
 
 
 def contests(arguments: argparse.Namespace) -> list[tuple[Job, Plan]]:
     """Each query with the plan that it runs by."""
     options = option_pairs(arguments.option)
     stores = entrants(arguments)
-    suite, sizes = "prefetch", SIZES
+    suite, usual = "prefetch", SIZES
     if arguments.sweep is None:
-        jobs = [_job(QUERIES[n], arguments, options) for n in _named(arguments.workloads[1:])]
+        jobs = [_job(query, arguments, options) for query in _queries(arguments)]
     else:
         sweep = SWEEPS[arguments.sweep]
         arguments = argparse.Namespace(**{**vars(arguments), "keys": arguments.keys or SWEPT_KEYS})
         jobs = sweeps.jobs(sweep, lambda name: _job(QUERIES[name], arguments, options))
-        suite, sizes = f"prefetch-{arguments.sweep}", sweeps.SIZES
-    return [(job, Plan((job,), stores, suite=suite, **_sizes(arguments, sizes))) for job in jobs]
+        suite, usual = f"prefetch-{arguments.sweep}", sweeps.SIZES
+    return [(job, Plan((job,), stores, suite=suite, **sizes(arguments, usual))) for job in jobs]
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
@@ -157,6 +168,11 @@ def entrants(arguments: argparse.Namespace) -> tuple[Store, ...]:
     return tuple(known[name] for name in names)
 
 
+def cold_io(arguments: argparse.Namespace) -> str:
+    """RocksDB reads through the page cache whatever is set, so there both sides do."""
+    return "buffered" if arguments.rocksdb else "direct"
+
+
 def run(arguments: argparse.Namespace, screen: Screen) -> dict[str, Any]:
     """Measures, and gives the result as it goes into a file."""
     confs = tailrace.confs()
@@ -172,12 +188,14 @@ def _job(query: Query, arguments: argparse.Namespace, options: Mapping[str, str]
     events = changed(query.events(keys), seed=arguments.seed)
     names = {field.name for field in dataclasses.fields(events)}
     events = parsed(events, {name: text for name, text in options.items() if name in names})
-    rows = arguments.rows or SIZES.rows or workload.rows_per_batch
+    rows = arguments.rows or query.rows or SIZES.rows or workload.rows_per_batch
     if query.workload == "ysb-redis":
         return Job(workload, events, query.query, rows, parameters={"memory": _cache_of(events)})
     share = keys * query.record_bytes // LARGER // 1_000_000
+    if query.megabytes:
+        share = query.megabytes * keys // query.keys
     limit = arguments.limit or max(LEAST_MEGABYTES, share)
-    assert isinstance(events, (SettledNexmarkOptions, SettledReadWriteOptions))
+    assert isinstance(events, (SettledNexmarkOptions, SettledReadWriteOptions, PreloadedKeys))
     return Job(
         workload,
         events,
@@ -186,7 +204,7 @@ def _job(query: Query, arguments: argparse.Namespace, options: Mapping[str, str]
         preload=events.preload,
         preload_batch=max(1, limit * 1_000_000 // query.record_bytes // PRELOADS),
         parameters={"memory": f"{limit} MB of memory"},
-        options={"memory_limit": f"{limit}m", "cold_io": "direct"},
+        options={"memory_limit": f"{limit}m", "cold_io": cold_io(arguments)},
     )
 
 
@@ -195,7 +213,8 @@ def _cache_of(events: EventOptions) -> str:
     return f"caches of {events.cache_kib / 1024:.1f} MB, {events.ads:,} records"
 
 
-def _sizes(arguments: argparse.Namespace, usual: Sizes) -> dict[str, Any]:
+def sizes(arguments: argparse.Namespace, usual: Sizes) -> dict[str, Any]:
+    """What a plan takes from the command line."""
     from tailrace.cli._numbers import cores
 
     def given(name: str, default: int) -> int:
@@ -216,12 +235,18 @@ def _sizes(arguments: argparse.Namespace, usual: Sizes) -> dict[str, Any]:
     }
 
 
-def _named(names: Sequence[str]) -> tuple[str, ...]:
-    wanted = [part.lower() for text in names for part in text.split(",") if part]
+def _queries(arguments: argparse.Namespace) -> list[Query]:
+    """Those that were named, or all. RocksDB has nothing to do with a table in Redis."""
+    known = dict(QUERIES)
+    if arguments.rocksdb:
+        del known["ysb-redis"]
+        known[UPDATE.workload] = UPDATE
+    texts = arguments.workloads[1:]
+    wanted = [part.lower() for text in texts for part in text.split(",") if part]
     for name in wanted:
-        if name not in QUERIES:
-            raise _unknown("query", name, list(QUERIES))
-    return tuple(dict.fromkeys(wanted or QUERIES))
+        if name not in known:
+            raise _unknown("query", name, list(known))
+    return [known[name] for name in dict.fromkeys(wanted or known)]
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> BenchError:

@@ -168,6 +168,21 @@ class Hands:
         row["custom_metrics"] |= self._counts()
         return row
 
+    def place(self) -> tuple[str, str]:
+        """Where hints of the query's operator are taken now, and why."""
+        assert self._entrant is not None
+        use = self._entrant.uses()[0]
+        return use.lookahead, use.lookahead_reason
+
+    def moves(self, millis: float) -> None:
+        """The remote file system is so far away from now on."""
+        from tailrace import _jvm
+
+        remote = self._contests[0][1].remote
+        assert remote is not None
+        system: Any = _jvm.engine(self._session.spark).classes.bench.RemoteFileSystem
+        system.link(remote.rtt_nanos, remote.bandwidth_bytes).moves(round(millis * 1e6))
+
     def close(self) -> dict[int, list[int]]:
         """Ends the query; gives the digests of its results."""
         from tailrace.bench import runner

@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--limit", type=int, metavar="MB",
         help="spill: memory of each store, in place of a third of its state; prefetch: of each "
         "contestant, in place of a tenth")  # fmt: skip
-    add("--sweep", choices=("skew", "cache", "threshold"),
-        help="prefetch: one setting at several values")  # fmt: skip
+    add("--sweep", choices=("skew", "cache", "threshold", "timeline"),
+        help="prefetch: one setting at several values, or keys and disk that change")  # fmt: skip
     add("--rocksdb", action="store_true", help="prefetch: against RocksDB with the same memory")
     add("--cores", type=int, help="task slots (default: the machine's cores)")
     add("--memory", default="4g", help="heap of the JVM (default: 4g)")
@@ -159,18 +159,19 @@ def run_compare(arguments: argparse.Namespace) -> int:
 
 def run_prefetch(arguments: argparse.Namespace) -> int:
     """Keyed prefetching and its rivals, each in a process of its own, in turns."""
-    from tailrace.bench import prefetch
+    from tailrace.bench import prefetch, timeline
     from tailrace.bench.plan import check_output
     from tailrace.bench.screen import Screen
 
-    plan = prefetch.plan_of(arguments)
+    suite = timeline if arguments.sweep == "timeline" else prefetch
+    plan = suite.plan_of(arguments)
     check_output(arguments.out)
     screen = Screen(plan.steps)
     screen.say(
         f"{len(plan.jobs)} queries, {', '.join(store.title for store in plan.stores)}: "
         f"{plan.steps} batches."
     )
-    return _kept(prefetch.run(arguments, screen), arguments.out)
+    return _kept(suite.run(arguments, screen), arguments.out)
 
 
 def _kept(found: dict[str, Any], out: Path) -> int:

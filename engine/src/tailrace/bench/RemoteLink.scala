@@ -12,7 +12,8 @@ import scala.jdk.CollectionConverters._
  * Invariant: bytes pass in the order in which they were sent, and at no time more of them than the
  * bandwidth times the time since the line was last idle. Every counted byte was also waited for.
  */
-final class RemoteLink(roundTripNanos: Long, bytesPerSecond: Long) {
+final class RemoteLink(firstRoundTripNanos: Long, bytesPerSecond: Long) {
+  @volatile private var roundTripNanos = firstRoundTripNanos
   private val operations = new ConcurrentHashMap[String, LongAdder]
   private val waited = new LongAdder
   private[bench] val sending = new Direction
@@ -23,6 +24,9 @@ final class RemoteLink(roundTripNanos: Long, bytesPerSecond: Long) {
     operations.computeIfAbsent(operation, _ => new LongAdder).increment()
     pause(roundTripNanos)
   }
+
+  /** From now on a round trip takes so long: the other side has moved. */
+  def moves(newRoundTripNanos: Long): Unit = roundTripNanos = newRoundTripNanos
 
   /** `name=value` pairs since the start: operations by kind, bytes, nanoseconds waited. */
   def counts: String = {

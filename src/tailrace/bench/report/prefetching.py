@@ -31,7 +31,7 @@ AXES = {
 DRAWN = (
     SLOWEST,
     WAITING,
-    *(f"{name}: {query}" for name in SWEEPS for query in SWEEPS[name].queries),
+    *(f"{query} by {name}" for name in SWEEPS for query in SWEEPS[name].queries),
 )
 
 
