@@ -56,7 +56,7 @@ NOTE = (
 SIZES = Sizes(rows=20_000, batches=32, warmup=8, rounds=4)
 PRELOADS = 3
 """A batch of the preload makes state of this part of the memory; its changes are kept there, too,
-until they are written."""
+until they are written. A join has four stores, which share the memory."""
 LEAST_MEGABYTES = 4
 LARGER = 10
 """How many times as large as its memory the state is, at least."""
@@ -95,11 +95,18 @@ class Query:
         return SettledNexmarkOptions(auctions=keys, bids=0)
 
     @property
+    def joins(self) -> bool:
+        return self.workload in ("q13-state", "q20")
+
+    @property
+    def preloads(self) -> int:
+        return PRELOADS * (4 if self.joins else 1)
+
+    @property
     def query(self) -> QueryOptions:
         """With a delay of nothing a bid leaves the state of a join with the next batch."""
         query = WORKLOADS[self.workload].query
-        joins = self.workload in ("q13-state", "q20")
-        return dataclasses.replace(query, delay=0) if joins else query
+        return dataclasses.replace(query, delay=0) if self.joins else query
 
 
 QUERIES = {
@@ -202,7 +209,7 @@ def _job(query: Query, arguments: argparse.Namespace, options: Mapping[str, str]
         query.query,
         rows,
         preload=events.preload,
-        preload_batch=max(1, limit * 1_000_000 // query.record_bytes // PRELOADS),
+        preload_batch=max(1, limit * 1_000_000 // query.record_bytes // query.preloads),
         parameters={"memory": f"{limit} MB of memory"},
         options={"memory_limit": f"{limit}m", "cold_io": cold_io(arguments)},
     )
