@@ -187,14 +187,26 @@ class Options:
         "lists: the one that is asked for, and those that are expected to be asked for next. "
         "0: each by itself.",
     )
+    cache: str = _option(
+        "timestamp",
+        conf="cache",
+        rule=one_of("timestamp", "lru", "clock"),
+        doc="Which records are spilled first when memory is short. timestamp: those with the "
+        "oldest time, of their last use or of the next one that is known; times are the rows' "
+        "event times where there is a watermark. lru: those that were not used for longest. clock: "
+        "in the order of the table, those that were not used since the last round. lru and clock "
+        "are there to compare with.",
+    )
     prefetch: str = _option(
         "auto",
         conf="prefetch",
-        rule=one_of("auto", "on", "off"),
+        rule=one_of("auto", "on", "off", "demand"),
         doc="Whether records that were spilled are read before they are looked up: a task tells "
         "its store the keys of the rows to come, and threads beside it read them in the order of "
         "the disk. auto: while reads take long enough for that to gain time, which reads from the "
-        "page cache do not. on: whenever state is in files. off: each is read with its look-up.",
+        "page cache do not. on: whenever state is in files. off: each is read with its look-up. "
+        "demand: asynchronous reads for the rows at hand alone, a group of 1,024 at a time, while "
+        "those whose records are in memory go on; to compare with.",
     )
     hints: str = _option(
         "auto",
@@ -316,11 +328,12 @@ class Options:
                     f"{option.name} is {option.rule.allowed}; its default is {option.default!r}.",
                     f"Pass {option.name} as {option.rule.allowed}, or leave it out.",
                 )
-        if self.prefetch == "off" and self.hints == "on":
+        if self.prefetch in ("off", "demand") and self.hints == "on":
             raise _contradiction(
                 "hints",
                 "prefetch",
-                "prefetch is off; hints say which records are read before they are looked up.",
+                f"prefetch is {self.prefetch}; hints say which records are read before the task "
+                "begins.",
             )
         if self.cold_dir is not None and self.cold_io == "direct":
             raise _contradiction(

@@ -50,6 +50,9 @@ FAILPOINTS_A_CHAIN = 3
 SPECULATIVE = 0.5
 # Queries whose records are found by their hash: all of them can be in files.
 HASHED = ("window", "join", "dedup", "unique")
+CACHES = ("timestamp", "timestamp", "lru", "clock")
+# Of the chains with all state in files: their tasks read on demand.
+DEMANDING = 0.2
 DIFFERENT, NOT_ALL, INTERRUPTED = 1, 2, 130
 
 
@@ -86,11 +89,14 @@ def plan(given: argparse.Namespace, number: int, kills: int) -> tuple[Setting, l
         chosen[moment] = Failpoint(chooser.choice(COLD_POINTS), chooser.randrange(1, 6))
     # Restarts that leave the state in small blocks of the snapshot, in half of the chains.
     restart = chooser.choice(({}, {"max_deltas": "2", "restart": "always"}))
+    cache = {"cache": chooser.choice(CACHES)}
+    if cold and chooser.random() < DEMANDING:
+        cold |= {"prefetch": "demand", "hints": "off"}
     setting = Setting(
         kind,
         sink,
         source,
-        options={**snapshots, **cold, **restart, **dict(given.option)},
+        options={**snapshots, **cold, **cache, **restart, **dict(given.option)},
         delays=delays,
         local_copies=chooser.random() < 0.5,
         speculates=speculates,

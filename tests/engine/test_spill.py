@@ -120,7 +120,7 @@ def test_a_scan_that_removes_finds_every_record(table: SpillTable) -> None:
 
 def test_the_hand_goes_on_where_it_stopped(table: SpillTable) -> None:
     """What is spilled later lies further on in the table, until the hand has gone round."""
-    table.start(limit=24 * MB)
+    table.start(limit=24 * MB, cache="clock")
     table.put(0, 30_000, size=400)
     seen: set[int] = set()
     places: list[float] = []

@@ -14,12 +14,13 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.spark.SparkContext
 import org.apache.spark.unsafe.Platform
 
+import tailrace.cache.Origin
 import tailrace.cold.{ColdEntry, ColdFolders, ColdIo, ColdLog, ColdRef, ColdRefs, ColdStorage}
-import tailrace.cold.{ColdTier, LocalTier, RemoteFolders, SpillMode}
+import tailrace.cold.{ColdTier, EvictionPolicy, LocalTier, RemoteFolders, SpillMode}
 import tailrace.faults.Rules
 import tailrace.files.{LocalRoot, Retries}
 import tailrace.io.{Clock, IoKind, IoScheduler, Threads}
-import tailrace.layout.Record
+import tailrace.layout.{Record, UseClock}
 import tailrace.layout.hash.HashLayout
 import tailrace.memory.Budget
 import tailrace.spark.{EngineRuntime, SharedSetting}
@@ -58,9 +59,21 @@ class SpillHarness extends Operations {
       case "expect" =>
         numbers.foreach { number =>
           setKey(number)
-          family.expect(bytes, Key, 8)
+          val time = operation.path("time").asLong(UseClock.Unknown)
+          family.expect(bytes, Key, 8, table.clock.stampFor(time, operations = 0))
         }
-        table.prefetch.submit()
+        table.prefetch.submit(Origin.LookAhead)
+      case "move_to" => table.clock.moveTo(operation.path("time").asLong())
+      case "batch_over" => table.prefetch.batchOver()
+      case "stamps" =>
+        val found = nodes.arrayNode()
+        layout.sweep { (_, record, stamp) =>
+          found.add(numberIn(record)).add(stamp)
+          true
+        }
+        return found
+      case "spilling" =>
+        return nodes.numberNode(io.queuedOf(IoKind.Spill) + io.runningNow(IoKind.Spill))
       case "get_later" => calls.start(operation.path("call").asText()) {
         nodes.numberNode(numbers.count(sizeOf(_) == operation.path("size").asInt()))
       }
@@ -76,10 +89,10 @@ class SpillHarness extends Operations {
       case "waits" => return nodes.booleanNode(calls.waits(operation.path("call").asText()))
       case "result" => return calls.result(operation.path("call").asText())
       case "prefetch" =>
-        val all = table.prefetch
-        return nodes.objectNode().put("hits", all.hits).put("late", all.late)
-          .put("misses", all.misses).put("in_vain", all.inVain).put("lost", all.lost)
-          .put("bytes", all.bufferedBytes).put("has_room", all.hasRoom)
+        val counts = table.prefetch.counts
+        return nodes.objectNode().put("hits", counts.hits).put("late", counts.late)
+          .put("misses", counts.misses).put("in_vain", counts.inVain).put("lost", counts.lost)
+          .put("bytes", table.prefetch.bufferedBytes).put("has_room", table.prefetch.hasRoom)
       case "forget_expected" => table.prefetch.clear()
       case "bandwidth" => io.bytesPerSecond = operation.path("bytes").asLong()
       case "reads" => return nodes.numberNode(io.countsOf(IoKind.Read).jobs)
@@ -142,6 +155,7 @@ class SpillHarness extends Operations {
         return nodes.objectNode().put("live", table.coldLog.liveBytes)
           .put("total", table.coldLog.totalBytes).put("files", onDisk)
           .put("sound", table.coldLog.isSound).put("spilled", table.spilled)
+          .put("returned", table.returned)
           .put("held", remote.heldBytes)
       case "threads" =>
         val found = nodes.objectNode()
@@ -165,10 +179,12 @@ class SpillHarness extends Operations {
       Files.createSymbolicLink(Paths.get(folder.getPath, "0.cold"), Paths.get("/dev/full"))
     }
     val mode = SpillMode.all.find(_.name == operation.path("mode").asText("on")).get
+    val policy =
+      EvictionPolicy.all.find(_.name == operation.path("cache").asText("timestamp")).get
     tierName = operation.path("io").asText("buffered")
     scheme = operation.path("scheme").asText("file")
     table = new StateTable(budget, _ => PlannedFamily.Unknown,
-      ColdStorage.in(tierIn(folder)).copy(mode = mode), io, "a store")
+      ColdStorage.in(tierIn(folder)).copy(mode = mode, eviction = policy), io, "a store")
     table.createFamily("rows",
       FamilyKind(None, operation.path("lists").asBoolean(), false, "", ""))
     table.begin()

@@ -5,7 +5,7 @@ import java.io.IOException
 import scala.collection.mutable
 
 import tailrace.cold.{ColdEntry, ColdLog, ColdRef, ColdRefs, ColdSlots, SlotEntries}
-import tailrace.io.{IoJob, IoKind, IoScheduler, IoTicket}
+import tailrace.io.{IoJob, IoKind, IoScheduler}
 import tailrace.memory.Budget
 import tailrace.prefetch.LatencyHistogram
 
@@ -25,73 +25,62 @@ import tailrace.prefetch.LatencyHistogram
  * asked for. A read that fails is as if it had not been asked for, and the look-up then finds out for
  * itself. All entries here are booked in the budget.
  *
- * Threads: `expect`, `submit`, `take` and `clear` are the owner's. The lock guards the fields that the
- * owner shares with I/O threads.
+ * Threads: `expect`, `submit`, `take`, `batchOver` and `clear` are the owner's. The lock guards the
+ * fields that the owner shares with I/O threads.
+ *
+ * @param keeps whether entries that no look-up of their batch took stay, as records that were used do:
+ *              a later batch may take them, until its own need their room, the oldest first
  */
-final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store: String) {
+final class PrefetchManager(
+    log: ColdLog, io: IoScheduler, budget: Budget, store: String, keeps: Boolean) {
   import PrefetchManager._
 
   // The owner's.
-  private var unprocessed = new Array[Long](FewRefs)
-  private var unprocessedCount = 0
-  private var unprocessedBytes = 0L
+  private val unprocessed = new ExpectedRefs
   private val unresolved = new ExpectedSlots
   private var isUsed = false
+  private var expectedCount = 0L
   // Of the last look-up in a file of slots: a look-up and the write behind it ask for the same.
   private var lastSlots: ColdSlots = null
   private var lastHash = 0
   private var lastRefs = new ColdRefs(Array.emptyLongArray)
   // Guarded by this.
-  private var fetches = mutable.LongMap.empty[AnyRef] // by reference: its Chunk, or the entry itself
-  // By file of slots and hash: its SlotChunk, or the references.
+  private var fetches = mutable.LongMap.empty[AnyRef] // by reference: its Fetch, or what has Arrived
+  // By file of slots and hash: its SlotFetch, or the references.
   private var resolutions = mutable.LongMap.empty[AnyRef]
   private var bytes = 0L // of all of them
+  private val kept = mutable.Queue.empty[Long] // of earlier batches, the oldest first; some were taken
+  private var keptBytes = 0L
   private var pendingBytes = 0L // of entries whose references are not known yet, about
   private var entrySize = FirstEntrySize // on average
-  private var hitCount, lateCount, missCount, vainCount, lostCount = 0L
-  private var waited = 0L
+  private val counters = new PrefetchCounters
   private val access = new AccessTime
   private val requests = new LatencyHistogram
-  private var readCount = 0L
   private var isOpen = false
 
-  /** Look-ups that found their record here, that had to wait for it, and that read it themselves. */
-  def hits: Long = synchronized(hitCount)
-
-  def late: Long = synchronized(lateCount)
-
-  def misses: Long = synchronized(missCount)
-
-  /** Entries that were read ahead and not taken, and those that could not be read ahead. */
-  def inVain: Long = synchronized(vainCount)
-
-  def lost: Long = synchronized(lostCount)
-
-  /** Entries that arrived, whether they were taken or not. */
-  def arrived: Long = synchronized(readCount)
+  /** What became of look-ups and of entries so far. */
+  def counts: PrefetchCounters = synchronized(counters.copied)
 
   /** Entries that have arrived and were not taken yet. */
   def waiting: Long = synchronized {
     var count = 0L
-    fetches.foreachValue(found => if (found.isInstanceOf[ColdEntry]) count += 1)
+    fetches.foreachValue(found => if (found.isInstanceOf[Arrived]) count += 1)
     count
   }
 
   /** Time from a request to its entries, at the 99th percentile. */
   def requestNanos: Long = requests.percentile(0.99)
 
-  /** Time in which the running batch waited for spilled records. */
-  def waitNanos: Long = synchronized(waited)
-
   def bufferedBytes: Long = synchronized(bytes)
 
   /** Whether look-ups that read for themselves wait long enough for reading ahead to gain time. */
   def isWorthwhile: Boolean = synchronized(access.isLong)
 
-  def restartClock(): Unit = synchronized { waited = 0L }
+  def restartClock(): Unit = synchronized { counters.waited = 0L }
 
   /** Whether there is room for more. */
-  def hasRoom: Boolean = unprocessedBytes + synchronized(bytes + pendingBytes) < limit
+  def hasRoom: Boolean = unprocessed.bytes +
+    synchronized(bytes - keptBytes + pendingBytes) < limit
 
   /** The store reads ahead: the budget has a part for that from now on. */
   def open(): Unit = if (!isOpen) {
@@ -115,39 +104,38 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
 
   /** The entry will be looked up soon. */
   def expect(ref: ColdRef): Unit = {
-    if (unprocessedCount == unprocessed.length) {
-      unprocessed = java.util.Arrays.copyOf(unprocessed, 2 * unprocessedCount)
-    }
     isUsed = true
-    unprocessed(unprocessedCount) = ref.raw
-    unprocessedCount += 1
-    unprocessedBytes += ref.size
+    expectedCount += 1
+    unprocessed.add(ref)
   }
+
+  /** How often something was expected that is not in memory. */
+  def expectations: Long = expectedCount
 
   /** The key of this hash will be looked up soon; the file may have its reference. */
   def expectIn(slots: ColdSlots, hash: Int): Unit = {
     isUsed = true
+    expectedCount += 1
     unresolved.add(slots, hash)
-    unprocessedBytes += entrySize + ResolutionSize
+    unprocessed.addBytes(entrySize + ResolutionSize)
   }
 
   /** Has all that is expected read: the more at a time, the nearer they lie to each other. */
-  def submit(): Unit = {
-    if (unprocessedCount > 0) {
-      val asked = synchronized(admitted(unprocessed, unprocessedCount)).inOrderOfTheDisk
-      unprocessedCount = 0
-      asked.raw.grouped(ChunkSize).foreach(refs => submit(new Chunk(new ColdRefs(refs))))
+  def submit(origin: Origin): Unit = {
+    if (!unprocessed.isEmpty) {
+      val asked = synchronized(admitted(unprocessed.taken())).inOrderOfTheDisk
+      asked.raw.grouped(ChunkSize).foreach(refs => submit(new Fetch(new ColdRefs(refs), origin)))
     }
-    unresolved.takeAll(ChunkSize)(submitSlots)
-    unprocessedBytes = 0L
+    unresolved.takeAll(ChunkSize)(submitSlots(_, _, origin))
+    unprocessed.clear()
   }
 
   /** Those that are not here yet, the first ones first, as many as there is room for. */
-  private def admitted(refs: Array[Long], count: Int): ColdRefs = {
+  private def admitted(refs: Array[Long]): ColdRefs = {
     val fresh = new mutable.ArrayBuilder.ofLong
     var at = 0
     var isFull = false
-    while (at < count && !isFull) {
+    while (at < refs.length && !isFull) {
       val ref = new ColdRef(refs(at))
       if (!fetches.contains(ref.raw)) {
         isFull = !mayTake(ref.size.toLong)
@@ -162,12 +150,32 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   }
 
   private def mayTake(size: Long): Boolean = {
-    val fits = bytes + size <= limit && budget.tryReserveReadAhead(size)
-    if (fits) bytes += size
-    fits
+    while (bytes + size > limit && dropOldest()) {}
+    def fits = bytes + size <= limit && budget.tryReserveReadAhead(size)
+    var isTaken = fits
+    while (!isTaken && dropOldest()) isTaken = fits
+    if (isTaken) bytes += size
+    isTaken
   }
 
-  private def submit(chunk: Chunk): Unit = {
+  /** Of those of earlier batches. */
+  private def dropOldest(): Boolean = {
+    var isFound = false
+    while (!isFound && kept.nonEmpty) {
+      val ref = new ColdRef(kept.dequeue())
+      isFound = fetches.getOrNull(ref.raw) match {
+        case arrived: Arrived => arrived.isKept
+        case _ => false
+      }
+      if (isFound) {
+        counters.vainCount += 1
+        remove(ref)
+      }
+    }
+    isFound
+  }
+
+  private def submit(chunk: Fetch): Unit = {
     synchronized(chunk.refs.raw.foreach(fetches(_) = chunk))
     chunk.asked = System.nanoTime()
     try chunk.ticket = io.submit(IoKind.Read, s"Reading ahead in $store")(read(chunk, _)) catch {
@@ -177,12 +185,12 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
     }
   }
 
-  private def submitSlots(slots: ColdSlots, hashes: Array[Int]): Unit = {
+  private def submitSlots(slots: ColdSlots, hashes: Array[Int], origin: Origin): Unit = {
     val wanted = synchronized(hashes.filter { hash =>
       !resolutions.contains(keyOf(slots, hash)) && mayTake(ResolutionSize)
     })
     if (wanted.nonEmpty) {
-      val chunk = new SlotChunk(slots, wanted)
+      val chunk = new SlotFetch(slots, wanted, origin)
       synchronized {
         chunk.pending = wanted.length.toLong * entrySize
         pendingBytes += chunk.pending
@@ -200,7 +208,7 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   // ---- in an I/O thread
 
   /** Reads the pages that have the references, then the entries. */
-  private def resolve(chunk: SlotChunk, job: IoJob): Unit = {
+  private def resolve(chunk: SlotFetch, job: IoJob): Unit = {
     val entries = try {
       job.pace(chunk.slots.bytesOf(chunk.hashes))
       val found = new SlotEntries(chunk.hashes.length)
@@ -215,7 +223,7 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   }
 
   /** The references are known; returns the entries that are to be read. */
-  private def resolved(chunk: SlotChunk, found: SlotEntries): Chunk = synchronized {
+  private def resolved(chunk: SlotFetch, found: SlotEntries): Fetch = synchronized {
     val refs = new mutable.ArrayBuilder.ofLong
     var at = 0
     chunk.hashes.foreach { hash =>
@@ -232,7 +240,7 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
       }
     }
     val wanted = refs.result()
-    val entries = new Chunk(admitted(wanted, wanted.length).inOrderOfTheDisk)
+    val entries = new Fetch(admitted(wanted).inOrderOfTheDisk, chunk.origin)
     entries.ticket = chunk.ticket
     entries.asked = chunk.asked
     entries.refs.raw.foreach(fetches(_) = entries)
@@ -240,13 +248,13 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
     entries
   }
 
-  private def giveUp(chunk: SlotChunk): Unit = synchronized {
+  private def giveUp(chunk: SlotFetch): Unit = synchronized {
     pendingBytes -= chunk.pending
     chunk.pending = 0L
     chunk.hashes.foreach { hash =>
       val key = keyOf(chunk.slots, hash)
       if (resolutions.getOrNull(key) eq chunk) {
-        lostCount += 1
+        counters.lostCount += 1
         removeResolution(key)
       }
     }
@@ -259,7 +267,7 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
     budget.releaseReadAhead(ResolutionSize)
   }
 
-  private def read(chunk: Chunk, job: IoJob): Unit = {
+  private def read(chunk: Fetch, job: IoJob): Unit = {
     val arrived = new mutable.ArrayBuffer[ColdEntry](Delivery)
     val places = new mutable.ArrayBuilder.ofLong
     def deliver(): Unit = {
@@ -282,12 +290,12 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   }
 
   private def arrive(
-      chunk: Chunk, refs: Array[Long], entries: mutable.ArrayBuffer[ColdEntry]): Unit = synchronized {
+      chunk: Fetch, refs: Array[Long], entries: mutable.ArrayBuffer[ColdEntry]): Unit = synchronized {
     var at = 0
     while (at < refs.length) {
       if (fetches.getOrNull(refs(at)) eq chunk) {
-        fetches(refs(at)) = entries(at)
-        readCount += 1
+        fetches(refs(at)) = new Arrived(entries(at), chunk.origin)
+        counters.readCount += 1
       }
       at += 1
     }
@@ -295,10 +303,10 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   }
 
   /** Entries that have not arrived will not. */
-  private def giveUp(chunk: Chunk): Unit = synchronized {
+  private def giveUp(chunk: Fetch): Unit = synchronized {
     chunk.refs.raw.foreach { word =>
       if (fetches.getOrNull(word) eq chunk) {
-        lostCount += 1
+        counters.lostCount += 1
         remove(new ColdRef(word))
       }
     }
@@ -321,9 +329,10 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   /** Cleaning has copied the entry to another place: it is asked for by that from now on. */
   def moved(ref: ColdRef, copy: ColdRef): Unit = if (isUsed) synchronized {
     fetches.getOrNull(ref.raw) match {
-      case entry: ColdEntry =>
+      case arrived: Arrived =>
         fetches -= ref.raw
-        fetches(copy.raw) = entry
+        fetches(copy.raw) = arrived
+        if (arrived.isKept) kept += copy.raw
       case _ => // one that is being read is not found at its new place, and is read again
     }
   }
@@ -347,20 +356,20 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
   }
 
   private def missed(size: Long, nanos: Long): Unit = synchronized {
-    missCount += 1
-    waited += nanos
+    counters.missCount += 1
+    counters.waited += nanos
     access.add(nanos)
     entrySize += (size - entrySize) / SizeSamples
   }
 
   private def takeResolved(key: Long): Array[Long] = synchronized {
     resolutions.getOrNull(key) match {
-      case chunk: SlotChunk =>
+      case chunk: SlotFetch =>
         val started = System.nanoTime()
         while (resolutions.getOrNull(key) eq chunk) {
           if (chunk.isOver) giveUp(chunk) else wait(LookMillis)
         }
-        waited += System.nanoTime() - started
+        counters.waited += System.nanoTime() - started
       case _ =>
     }
     resolutions.getOrNull(key) match {
@@ -373,59 +382,92 @@ final class PrefetchManager(log: ColdLog, io: IoScheduler, budget: Budget, store
 
   private def takeFetched(ref: ColdRef): ColdEntry = synchronized {
     fetches.getOrNull(ref.raw) match {
-      case entry: ColdEntry =>
-        hitCount += 1
+      case arrived: Arrived =>
+        counters.hit(arrived.origin)
         remove(ref)
-        entry
-      case chunk: Chunk => awaited(ref, chunk)
+        arrived.entry
+      case chunk: Fetch => awaited(ref, chunk)
       case _ => null
     }
   }
 
   /** The entry, as soon as it arrives; null: it does not. */
-  private def awaited(ref: ColdRef, chunk: Chunk): ColdEntry = {
+  private def awaited(ref: ColdRef, chunk: Fetch): ColdEntry = {
     val started = System.nanoTime()
     while (fetches.getOrNull(ref.raw) eq chunk) {
       // A job that never began gives no notice of its end.
       if (chunk.isOver) giveUp(chunk) else wait(LookMillis)
     }
-    waited += System.nanoTime() - started
+    counters.waited += System.nanoTime() - started
     fetches.getOrNull(ref.raw) match {
-      case entry: ColdEntry =>
-        lateCount += 1
+      case arrived: Arrived =>
+        counters.lateCount += 1
         remove(ref)
-        entry
+        arrived.entry
       case _ => null
     }
   }
 
-  /** The batch is over: entries not taken were read in vain. Tables that have grown are given up. */
-  def clear(): Unit = if (isUsed) {
-    isUsed = false
-    unprocessedCount = 0
-    unprocessedBytes = 0L
-    if (unprocessed.length > FewRefs) unprocessed = new Array[Long](FewRefs)
-    unresolved.clear()
+  /** Entries that were not taken stay, or were read in vain. What is under way is given up. */
+  def batchOver(): Unit = if (keeps && isUsed) {
+    val arrived = mutable.LongMap.empty[AnyRef]
     synchronized {
-      resolutions.foreachValue {
-        case chunk: SlotChunk =>
-          chunk.cancel()
-          pendingBytes -= chunk.pending // a job that never began does not give it up
-          chunk.pending = 0L
+      keptBytes = 0L
+      fetches.foreach {
+        case (ref, found: Arrived) =>
+          arrived(ref) = found
+          keptBytes += new ColdRef(ref).size
+          if (!found.isKept) kept += ref
+          found.isKept = true
         case _ =>
       }
-      resolutions = mutable.LongMap.empty[AnyRef]
-      fetches.foreachValue {
-        case chunk: Chunk => chunk.cancel()
-        case _ => vainCount += 1
-      }
-      fetches = mutable.LongMap.empty[AnyRef]
-      budget.releaseReadAhead(bytes)
-      bytes = 0L
+      arrived.foreachKey(fetches -= _)
+      bytes -= keptBytes
+      giveUpAll()
+      fetches = arrived
+      bytes = keptBytes
+      if (kept.size > 2 * arrived.size + FewRefs) kept.filterInPlace(arrived.contains)
+    }
+    isUsed = arrived.nonEmpty
+  } else {
+    clear()
+  }
+
+  /** Gives up all. Tables that have grown are given up, too. */
+  def clear(): Unit = if (isUsed) {
+    isUsed = false
+    synchronized {
+      giveUpAll()
+      kept.clear()
+      keptBytes = 0L
     }
   }
 
+  private def giveUpAll(): Unit = {
+    unprocessed.clear()
+    unresolved.clear()
+    resolutions.foreachValue {
+      case chunk: SlotFetch =>
+        chunk.cancel()
+        pendingBytes -= chunk.pending // a job that never began does not give it up
+        chunk.pending = 0L
+      case _ =>
+    }
+    resolutions = mutable.LongMap.empty[AnyRef]
+    fetches.foreachValue {
+      case chunk: Fetch => chunk.cancel()
+      case _ => counters.vainCount += 1
+    }
+    fetches = mutable.LongMap.empty[AnyRef]
+    budget.releaseReadAhead(bytes)
+    bytes = 0L
+  }
+
   private def remove(ref: ColdRef): Unit = {
+    fetches.getOrNull(ref.raw) match {
+      case arrived: Arrived if arrived.isKept => keptBytes -= ref.size
+      case _ =>
+    }
     fetches -= ref.raw
     bytes -= ref.size
     budget.releaseReadAhead(ref.size.toLong)
@@ -450,21 +492,4 @@ object PrefetchManager {
   private object Admitted
 
   private def keyOf(slots: ColdSlots, hash: Int): Long = slots.id.toLong << 32 | hash & 0xffffffffL
-
-  /** The part that one job reads. */
-  private sealed abstract class Asked {
-    @volatile var ticket: IoTicket[Unit] = _
-    @volatile var asked = 0L // by System.nanoTime
-
-    def isOver: Boolean = ticket != null && ticket.isDone
-
-    def cancel(): Unit = if (ticket != null) ticket.cancel()
-  }
-
-  private final class Chunk(val refs: ColdRefs) extends Asked
-
-  /** @param hashes in their order */
-  private final class SlotChunk(val slots: ColdSlots, val hashes: Array[Int]) extends Asked {
-    var pending = 0L
-  }
 }

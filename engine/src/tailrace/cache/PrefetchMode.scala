@@ -9,8 +9,13 @@ object PrefetchMode {
   /** Whenever some state is in files. */
   case object On extends PrefetchMode("on")
   case object Off extends PrefetchMode("off")
+  /**
+   * Asynchronous I/O, to compare with: a task asks for the records of the rows at hand alone, a small
+   * group at a time, and goes on with the rows of the group whose records are in memory.
+   */
+  case object Demand extends PrefetchMode("demand")
 
   val Probes = 256
 
-  val all: Seq[PrefetchMode] = Seq(Auto, On, Off)
+  val all: Seq[PrefetchMode] = Seq(Auto, On, Off, Demand)
 }

@@ -9,9 +9,11 @@ import tailrace.files.LocalRoot
  * @param tier             where its files are
  * @param readRatio        the part of all lists that one read takes along (FlowKV: 0.02)
  * @param maxAmplification how many times larger than its living part the log may be (FlowKV: 1.5)
+ * @param eviction         which records are spilled first
  */
 final case class ColdStorage(
-    mode: SpillMode, tier: ColdTier, readRatio: Double, maxAmplification: Double) {
+    mode: SpillMode, tier: ColdTier, readRatio: Double, maxAmplification: Double,
+    eviction: EvictionPolicy) {
 
   /**
    * A sixteenth of the log, within bounds. One cleaning reads no more than that, and a segment that is
@@ -46,7 +48,8 @@ object ColdStorage {
   private val SmallestSegment = 256L << 10
 
   def in(tier: ColdTier): ColdStorage =
-    ColdStorage(SpillMode.WhenTight, tier, DefaultReadRatio, DefaultMaxAmplification)
+    ColdStorage(SpillMode.WhenTight, tier, DefaultReadRatio, DefaultMaxAmplification,
+      EvictionPolicy.Timestamp)
 
   /** In files on this machine. */
   def in(root: LocalRoot, folders: ColdFolders): ColdStorage =

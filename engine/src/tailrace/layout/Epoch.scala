@@ -5,19 +5,21 @@ package tailrace.layout
  * used must stay in memory until the task is over, while all else may be spilled at any time. And of
  * the rest the records go first that no batch has used for long.
  *
- * Answer: every use writes the running batch's number into the record, in two bits: 1, 2, 3, 1, …
- * The clock hand spares records of the running batch; it takes the number off those of earlier ones
- * (a second chance), and takes those that have none.
+ * Answer: every use writes the running batch's number into the record, in four bits: 1 to 15, and 1
+ * again. The clock hand spares records of the running batch; it takes the number off those of earlier
+ * ones (a second chance), and takes those that have none.
  *
- * Invariant: a record that the running batch uses has its number. One that was used three batches
- * ago may have the same; it is spared once, no more.
+ * Invariant: a record that the running batch uses has its number. One that was used fifteen
+ * batches ago may have the same; it is spared once, no more.
+ *
+ * @param clock for stamps, by which records leave memory where they do not leave by the clock hand
  */
-final class Epoch {
+final class Epoch(val clock: UseClock) {
   private var running = 1
 
   def present: Int = running
 
-  def advance(): Unit = running = running % 3 + 1
+  def advance(): Unit = running = running % 15 + 1
 
   def touch(record: Record): Unit = record.setEpoch(running)
 

@@ -106,14 +106,27 @@ trait Spillable {
 
   def hashOf(base: AnyRef, offset: Long, length: Int): Int
 
-  /** The references among the entries with this hash. Nothing is fetched, nothing counts as used. */
-  def coldAt(hash: Int, visit: RefVisitor): Unit
+  /**
+   * The references among the entries with this hash. Nothing is fetched, nothing counts as used.
+   * Records in memory get the stamp if theirs is older (see [[UseClock]]).
+   */
+  def expectAt(hash: Int, stamp: Int, visit: RefVisitor): Unit
+
+  /** Adds the records in memory, or a part of them that is like the others, to counts by stamp. */
+  def countStamps(counts: Array[Int]): Unit
+
+  /** Gives every record in memory the stamp that takes the place of its own. */
+  def restamp(renamed: Array[Int]): Unit
 
   /** Whether an entry with this hash is this word. */
   def isAt(hash: Int, word: SlotWord): Boolean
 
-  /** Puts `word` in the place of `present`; false: that is not there any more. */
-  def exchange(hash: Int, present: SlotWord, word: SlotWord): Boolean
+  /**
+   * Puts `word` in the place of `present`; false: that is not there any more, or is a record with a
+   * later stamp than `latest`.
+   */
+  def exchange(
+      hash: Int, present: SlotWord, word: SlotWord, latest: Int = UseClock.Largest): Boolean
 
   /** The file that may have references of this hash, besides those in memory; null: none has. */
   def slotsAt(hash: Int): ColdSlots

@@ -11,9 +11,9 @@ import tailrace.memory.Arena
  * {{{
  *   record := keyWord(u32) valueLength(u32) key, padded to 8 bytes  value, padded to 8 bytes
  *             tail (u64), if the key word says so
- *   keyWord := key length in the low 27 bits; the two top bits are marks of the running batch, the
+ *   keyWord := key length in the low 25 bits; the two top bits are marks of the running batch, the
  *              third says that there is a tail: the place in a time index, which does change; then
- *              2 bits, the epoch of the batch that used the record last (see Epoch)
+ *              4 bits, the epoch of the batch that used the record last (see Epoch)
  *   list value := last node (address, u64)  number of values (u64)  first node (address, u64)
  *                 estimated time of the next read (u64)
  * }}}
@@ -129,9 +129,9 @@ object Record {
   /** A later change of the same batch took the record's place; its bytes need not be written. */
   private final val Superseded = 0x40000000
   private final val Tailed = 0x20000000
-  private final val EpochShift = 27
-  private final val EpochMask = 0x18000000
-  private final val LengthMask = 0x07ffffff
+  private final val EpochShift = 25
+  private final val EpochMask = 0x1e000000
+  private final val LengthMask = 0x01ffffff
 
   private final val HeaderSize = 8
   private final val TailSize = 8
@@ -186,6 +186,7 @@ object Record {
   private def blank(
       arena: Arena, tailed: Boolean,
       keyBase: AnyRef, keyOffset: Long, keyLength: Int, valueLength: Int): Long = {
+    require(keyLength <= LengthMask, s"a key of $keyLength bytes; it may have $LengthMask")
     val body = sizeOf(keyLength, valueLength)
     val address = arena.allocate(if (tailed) body + TailSize else body)
     Platform.putInt(null, address, if (tailed) keyLength | Fresh | Tailed else keyLength | Fresh)

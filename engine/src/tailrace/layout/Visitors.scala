@@ -25,10 +25,10 @@ trait RecordMover {
   def apply(record: Record): Record
 }
 
-/** Is shown records by the clock hand, and says whether to go on. */
+/** Is shown records and their stamps by the clock hand, and says whether to go on. */
 @FunctionalInterface
 trait SweepVisitor {
-  def apply(hash: Int, record: Record): Boolean
+  def apply(hash: Int, record: Record, stamp: Int): Boolean
 }
 
 @FunctionalInterface

@@ -110,7 +110,7 @@ final class Arena(budget: Budget, makeRoom: () => Boolean = Arena.CannotSpill) {
       releaseEmptyChunks()
     }
     if (!isHope) budget.reserve(slot)
-    val address = Platform.allocateMemory(slot)
+    val address = named(Platform.allocateMemory(slot), slot)
     reserved += slot
     large.put(address, slot)
     address
@@ -130,7 +130,7 @@ final class Arena(budget: Budget, makeRoom: () => Boolean = Arena.CannotSpill) {
 
   private def useChunk(size: Long): Unit = {
     retireRest()
-    cursor = Platform.allocateMemory(size)
+    cursor = named(Platform.allocateMemory(size), size)
     end = cursor + size
     chunks += Chunk(cursor, size)
     reserved += size
@@ -270,6 +270,16 @@ object Arena {
   private val ClassCount = ExactClasses + StepsPerDoubling * 6
 
   private final case class Chunk(start: Long, size: Long)
+
+  /** Tables have other data in the rest of a word. No system that Java runs on has longer ones. */
+  final val AddressBits = 48
+
+  private def named(address: Long, size: Long): Long = {
+    if (address + size >>> AddressBits != 0L) {
+      throw new IllegalStateException(s"memory at $address: addresses have at most $AddressBits bits")
+    }
+    address
+  }
 
   /** The size of the slot that `allocate(size)` cuts. */
   def slotSize(size: Long): Long = {

@@ -46,7 +46,7 @@ private final class PlanReader(session: SparkSession) extends ColumnarRule {
 
   private def withLookahead(plan: SparkPlan): SparkPlan =
     if (Lookahead.suits(plan) && options.prefetch != PrefetchMode.Off) {
-      withHints(Lookahead.insertIn(plan))
+      withHints(Lookahead.insertIn(plan, onDemand = options.prefetch == PrefetchMode.Demand))
     } else {
       plan
     }

@@ -31,10 +31,13 @@ final class ExpectedJoin private (
 
   def haveRoom: Boolean = parts.forall(_.keys.haveRoom)
 
-  def add(key: UnsafeRow): Unit = {
-    if (ownCounts.keys.areOfUse) ownCounts.keys.add(key, ownCounts.family)
-    if (otherCounts.keys.areOfUse) otherCounts.keys.add(key, otherCounts.family)
-  }
+  /** The join works on a row of this time from now on. */
+  def moveTo(time: Long): Unit = parts.foreach(_.keys.moveTo(time))
+
+  def add(key: UnsafeRow, time: Long, ahead: Int): Unit =
+    Seq(ownCounts, otherCounts).foreach { part =>
+      if (part.keys.areOfUse) part.keys.add(key, part.family, time, ahead)
+    }
 
   /** Has the numbers of all keys read, in the background. */
   def fetch(): Unit = {
@@ -44,19 +47,20 @@ final class ExpectedJoin private (
   }
 
   /** After `fetch`: the key's rows are expected. */
-  def follow(key: UnsafeRow): Unit = if (followed.size < Most && !followed.contains(key)) {
+  def follow(key: UnsafeRow, time: Long, ahead: Int): Unit =
+      if (followed.size < Most && !followed.contains(key)) {
     followed.add(key.copy())
     if (otherRows.keys.areOfUse) {
       val count = math.min(otherCounts.numberOf(key), MostOfKey)
       var number = 0L
       while (number < count && otherRows.keys.haveRoom) {
-        otherRows.keys.add(withNumber(key, number), otherRows.family)
+        otherRows.keys.add(withNumber(key, number), otherRows.family, time, ahead)
         number += 1
       }
     }
     // Where the new row goes: there is none yet, which may take a read to find out.
     if (ownRows.keys.areOfUse) {
-      ownRows.keys.add(withNumber(key, ownCounts.numberOf(key)), ownRows.family)
+      ownRows.keys.add(withNumber(key, ownCounts.numberOf(key)), ownRows.family, time, ahead)
     }
   }
 

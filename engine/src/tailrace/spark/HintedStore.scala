@@ -5,6 +5,8 @@ import java.util.concurrent.Executor
 
 import org.slf4j.LoggerFactory
 
+import tailrace.cache.Origin
+import tailrace.layout.UseClock
 import tailrace.prefetch.HintBatch
 import tailrace.store.{Family, StateTable}
 import tailrace.versions.VersionedStore
@@ -101,11 +103,11 @@ private[spark] final class HintedStore(store: VersionedStore, threads: Executor,
     table.families.filter(family => isFoundByKey(family)).foreach { family =>
       var at = 0
       while (at < hashes.length) {
-        family.expectHash(hashes(at))
+        family.expectHash(hashes(at), table.clock.stampFor(UseClock.Unknown, at))
         at += 1
       }
     }
-    table.fetchExpected()
+    table.fetchExpected(Origin.Hints)
   }
 
   /** Of a join's families those with the counts; the others have longer keys. */

@@ -21,13 +21,14 @@ private[spark] final class PrefetchReporter(
   def batchOver(version: Long, beganMillis: Long): Unit =
     if (!table.coldLog.isEmpty || before.cold > 0L) {
       val prefetch = table.prefetch
-      // What still waits will not be taken any more.
-      val now = Counts(prefetch.hits + prefetch.late + prefetch.misses, prefetch.hits,
-        prefetch.arrived, prefetch.inVain + prefetch.waiting, hinted.inTime)
+      // What still waits was not taken, though a later batch may.
+      val counts = prefetch.counts
+      val now = Counts(counts.hits + counts.late + counts.misses, counts.hits,
+        counts.arrived, counts.inVain + prefetch.waiting, hinted.inTime)
       EngineRuntime.current.hints.report(HintReport.Used(
         SparkEnv.get.executorId, partition, version,
         cold = now.cold - before.cold, found = now.found - before.found,
-        waitNanos = prefetch.waitNanos, read = now.read - before.read,
+        waitNanos = counts.waitNanos, read = now.read - before.read,
         inVain = now.inVain - before.inVain, hinted = now.hints - before.hints,
         accessNanos = prefetch.requestNanos, isSlow = prefetch.isWorthwhile,
         beganMillis = if (beganMillis > 0L) beganMillis else System.currentTimeMillis()))

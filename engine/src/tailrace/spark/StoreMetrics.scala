@@ -2,6 +2,7 @@ package tailrace.spark
 
 import org.apache.spark.sql.execution.streaming.state._
 
+import tailrace.cache.Origin
 import tailrace.metrics.BatchMeter
 import tailrace.store.{Family, StateTable}
 
@@ -121,13 +122,19 @@ object StoreMetrics {
     Metric("tailraceColdRecordsRead", Total, "records fetched",
       _.families.map(_.fetched).sum),
     Metric("tailracePrefetchHits", Total, "records that were read before they were looked up",
-      _.table.prefetch.hits),
+      _.table.prefetch.counts.hits),
+    Metric("tailraceHitsLookAhead", Total, "of them, those that the operator's own task read ahead",
+      _.table.prefetch.counts.hits(Origin.LookAhead)),
+    Metric("tailraceHitsHinted", Total, "of them, those that were read for hints",
+      _.table.prefetch.counts.hits(Origin.Hints)),
+    Metric("tailraceHitsOnDemand", Total, "of them, those that were read on demand",
+      _.table.prefetch.counts.hits(Origin.Demand)),
     Metric("tailracePrefetchLate", Total, "records that were being read when they were looked up",
-      _.table.prefetch.late),
+      _.table.prefetch.counts.late),
     Metric("tailracePrefetchMisses", Total, "records that look-ups read themselves",
-      _.table.prefetch.misses),
+      _.table.prefetch.counts.misses),
     Metric("tailracePrefetchInVain", Total, "records that were read and not looked up",
-      _.table.prefetch.inVain),
+      _.table.prefetch.counts.inVain),
     Metric("tailraceHintsReceived", Total, "hints that reached the store", _.hints(_.received)),
     Metric("tailraceHintsInTime", Total, "hints that came before the task of their batch",
       _.hints(_.inTime)),
@@ -142,7 +149,7 @@ object StoreMetrics {
       "time from a request for records to come to their arrival, at the 99th percentile",
       of => millis(of.table.prefetch.requestNanos)),
     Metric("tailraceColdWaitTime", Time, "time that tasks waited for spilled records",
-      of => millis(of.table.prefetch.waitNanos)),
+      of => millis(of.table.prefetch.counts.waitNanos)),
     Metric("tailraceReadAheadHits", Total, "lists that were asked for and had been read ahead",
       _.families.map(_.readAhead.hits).sum),
     Metric("tailraceReadAheadMisses", Total, "lists that were asked for and had not",
@@ -153,6 +160,8 @@ object StoreMetrics {
     Metric("tailraceEstimateError", Time, "by how much their estimates were off",
       _.meter.estimateErrorMicros / 1000),
     Metric("tailraceSpilled", Total, "records and lists spilled", _.table.spilled),
+    Metric("tailraceReturned", Total,
+      "records and lists that were asked for while they were written, and stayed", _.table.returned),
     Metric("tailraceSpillTime", Time, "time that tasks spent on spilling",
       of => millis(of.table.spillNanos)),
     Metric("tailraceSpillWaitTime", Time, "of it, time spent waiting for memory",

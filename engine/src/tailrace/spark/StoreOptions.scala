@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreConf
 import org.apache.spark.unsafe.types.UTF8String
 
 import tailrace.cache.PrefetchMode
-import tailrace.cold.{ColdIo, ColdStorage, SpillMode}
+import tailrace.cold.{ColdIo, ColdStorage, EvictionPolicy, SpillMode}
 import tailrace.errors.{ContradictingOptions, InvalidOption, UnknownOption}
 import tailrace.format.Codec
 import tailrace.prefetch.{CountMinSketch, HintMode}
@@ -27,6 +27,7 @@ final case class StoreOptions(
     retryTimeoutMillis: Long,
     localDir: Option[String],
     holisticAsRows: Boolean,
+    cache: EvictionPolicy,
     prefetch: PrefetchMode,
     hints: HintMode,
     hintThreshold: Int,
@@ -49,9 +50,9 @@ final case class StoreOptions(
       contradict("spill", "spill", "cold_dir", "coldDir",
         s"cold_dir is $uri, a place for spilled state; spill is off, so that there is none.")
     }
-    if (prefetch == PrefetchMode.Off && hints == HintMode.On) {
+    if (!mayTakeHints && hints == HintMode.On) {
       contradict("hints", "hints", "prefetch", "prefetch",
-        "prefetch is off; hints say which records are read before they are looked up.")
+        s"prefetch is ${prefetch.name}; hints say which records are read before the task begins.")
     }
     this
   }
@@ -62,7 +63,10 @@ final case class StoreOptions(
       s"Leave $one (${StoreOptions.Prefix}$key) out, or $other (${StoreOptions.Prefix}$otherKey).")
 
   /** Whether operators far from a store tell it the keys of rows to come. */
-  def takesHints: Boolean = prefetch != PrefetchMode.Off && hints != HintMode.Off
+  def takesHints: Boolean = mayTakeHints && hints != HintMode.Off
+
+  private def mayTakeHints: Boolean =
+    prefetch != PrefetchMode.Off && prefetch != PrefetchMode.Demand
 }
 
 object StoreOptions {
@@ -72,7 +76,7 @@ object StoreOptions {
   /** Every option, as it is spelled behind the prefix. A key that is not here is refused. */
   val names: Seq[String] = Seq("compression", "snapshotRatio", "maxDeltas", "memoryLimit", "spill",
     "ioThreads", "ioBandwidth", "readBatchRatio", "maxSpaceAmplification", "lockTimeout", "commit",
-    "gate", "pendingLimit", "retryTimeout", "localDir", "holistic", "prefetch", "hints",
+    "gate", "pendingLimit", "retryTimeout", "localDir", "holistic", "cache", "prefetch", "hints",
     "hintThreshold", "coldIo", "coldDir", "restart")
 
   def apply(conf: StateStoreConf): StoreOptions = {
@@ -131,6 +135,7 @@ object StoreOptions {
         millis),
       localDir = settings.get(Prefix + "localDir"),
       holisticAsRows = choice("holistic", "rows", "buffers") == "rows",
+      cache = oneOf("cache", EvictionPolicy.all)(_.name),
       prefetch = oneOf("prefetch", PrefetchMode.all)(_.name),
       hints = oneOf("hints", HintMode.all)(_.name),
       hintThreshold = read("hintThreshold", CountMinSketch.DefaultThreshold.toString,

@@ -110,7 +110,8 @@ final class TailraceStateStoreProvider extends StateStoreProvider {
       snapshotMissed = version => reports.exists(_.isMissed(version)),
       planOf = planned,
       cold = ColdStorage(
-        options.spill, tierFor(options), options.readBatchRatio, options.maxAmplification),
+        options.spill, tierFor(options), options.readBatchRatio, options.maxAmplification,
+        options.cache),
       budget = runtime.budget,
       io = runtime.io,
       restart = options.restart)

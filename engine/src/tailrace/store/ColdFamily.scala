@@ -40,15 +40,15 @@ private[store] final class ColdFamily(
   override def fetch(ref: ColdRef): Record = fetch(ref, prefetch.take(ref))
 
   /** Of a key that is looked up soon: if its record was spilled, it can be read ahead. */
-  def expect(base: AnyRef, offset: Long, length: Int): Unit = {
+  def expect(base: AnyRef, offset: Long, length: Int, stamp: Int): Unit = {
     val spillable = family.layout.spillable
-    if (spillable.isDefined) expectHash(spillable.get.hashOf(base, offset, length))
+    if (spillable.isDefined) expectHash(spillable.get.hashOf(base, offset, length), stamp)
   }
 
-  def expectHash(hash: Int): Unit = {
+  def expectHash(hash: Int, stamp: Int): Unit = {
     val spillable = family.layout.spillable
     if (spillable.isDefined) {
-      spillable.get.coldAt(hash, expected)
+      spillable.get.expectAt(hash, stamp, expected)
       val slots = spillable.get.slotsAt(hash)
       if (slots != null) prefetch.expectIn(slots, hash)
     }

@@ -5,7 +5,7 @@ import tailrace.cold.{ColdEntry, ColdRef, ColdStorage, ReadAhead, SpillMode}
 import tailrace.format.{SnapshotBlocks, SnapshotIndex}
 import tailrace.io.IoScheduler
 import tailrace.layout.{Cursor, Epoch, Layout, Migration, Node, NodeChain, OrderedScans, Record}
-import tailrace.layout.SlotVictims
+import tailrace.layout.{SlotVictims, Spillable}
 import tailrace.layout.adaptive.Pace
 import tailrace.layout.hash.HashLayout
 import tailrace.layout.time.{TimeColumn, TimeIndex}
@@ -77,16 +77,21 @@ final class Family private[store] (
   /** Whether its records are on their way from the sorted layout to a hash table. */
   def movesToHash: Boolean = layout.migration == Migration.UnderWay
 
-  /** The key is looked up soon: if its record was spilled, it can be read ahead. */
-  def expect(base: AnyRef, offset: Long, length: Int): Unit = {
+  /**
+   * The key is looked up soon: if its record was spilled, it can be read ahead; if it is in memory, it
+   * leaves later.
+   *
+   * @param stamp of the time at which it is looked up (see [[tailrace.layout.UseClock]])
+   */
+  def expect(base: AnyRef, offset: Long, length: Int, stamp: Int): Unit = {
     if (pending != null) pending.expect(HashLayout.hashOf(base, offset, length))
-    if (!spill.log.isEmpty && !kind.multiValue) cold.expect(base, offset, length)
+    if (!spill.log.isEmpty && !kind.multiValue) cold.expect(base, offset, length, stamp)
   }
 
   /** The same for the key of this hash. */
-  def expectHash(hash: Int): Unit = {
+  def expectHash(hash: Int, stamp: Int): Unit = {
     if (pending != null) pending.expect(hash)
-    if (!spill.log.isEmpty && !kind.multiValue) cold.expectHash(hash)
+    if (!spill.log.isEmpty && !kind.multiValue) cold.expectHash(hash, stamp)
   }
 
   /** The record of this key, or none. It is in memory until the batch is over. */
@@ -270,23 +275,26 @@ final class Family private[store] (
 
   /** Records, or values of lists, that can be spilled; None: there are none. */
   private[store] def pickVictims(
-      wantedBytes: Long, most: Int, secondChance: Boolean): Option[Victims] =
+      wantedBytes: Long, most: Int, order: EvictionOrder): Option[Victims] =
     layout.spillable.flatMap { table =>
       if (kind.multiValue) {
         lists.pick(wantedBytes, most)(
           new ListVictims(this, table, index, spill.log, epoch, cold.readOnce))
       } else {
-        val victims = new RecordVictims(this, table, index, spill.log, epoch)
-        if (victims.pick(wantedBytes, most, secondChance)) Some(victims) else None
+        val victims = new RecordVictims(this, table, index, spill.log, epoch, order)
+        if (victims.pick(wantedBytes, most)) Some(victims) else None
       }
     }
 
+  /** The table of records that are spilled one by one; None: these are lists, or stay in memory. */
+  private[store] def recordTable: Option[Spillable] = if (kind.multiValue) None else layout.spillable
+
   /** Slots that can be spilled; None: there are none. Keys of lists stay in memory. */
   private[store] def pickSlots(few: Boolean): Option[SlotVictims] =
-    if (kind.multiValue) None else layout.spillable.flatMap(table => Option(table.pickSlots(few)))
+    recordTable.flatMap(table => Option(table.pickSlots(few)))
 
   private[store] def slotBytes: Long =
-    if (kind.multiValue) 0L else layout.spillable.fold(0L)(_.slotBytes)
+    recordTable.fold(0L)(_.slotBytes)
 
   /** A record made from its entry in the log; the caller puts it into its slot. */
   private[store] def resident(arena: Arena, entry: ColdEntry): Record = {

@@ -20,6 +20,9 @@ private[store] final class ListVictims(
   private val lists = mutable.ArrayBuffer.empty[Candidate]
   private var size = 0L
   private var passedOver = false
+  private var stayed = 0
+
+  override def returned: Int = stayed
 
   /** Whether a list was seen that has values in memory. */
   def sawWarm: Boolean = passedOver
@@ -48,7 +51,7 @@ private[store] final class ListVictims(
       }
     }
     if (!isEnough && !round.isSwept) {
-      val through = table.sweep { (hash, record) =>
+      val through = table.sweep { (hash, record, _) =>
         if (index == null || !index.has(record)) consider(hash, record, least)
         !isEnough
       }
@@ -132,6 +135,7 @@ private[store] final class ListVictims(
         freed.addPart(family.id, record, list.below)
         gained += list.nodes.sum(_.size)
       } else {
+        if (record.exists && table.isAt(list.hash, record.word)) stayed += 1
         log.free(list.ref)
       }
     }

@@ -27,6 +27,9 @@ private[store] final class SpillManager(
     host: SpillManager.Host) {
   import SpillManager._
 
+  private val order = EvictionOrder.of(
+    storage.eviction, epoch, () => host.families.iterator.flatMap(_.recordTable))
+  private val all = new EvictionOrder.Any(epoch)
   private var step: SpillStep = null
   private var slotStep: SlotStep = null
   private var cleaning: CleanStep = null
@@ -41,8 +44,9 @@ private[store] final class SpillManager(
   var spillNanos = 0L
   var waitNanos = 0L
   var cleanNanos = 0L
-  /** Records and lists spilled so far. */
+  /** Records and lists spilled so far, and those that were asked for on their way out, and stayed. */
   var spilled = 0L
+  var returned = 0L
 
   // ---- the owner's looks
 
@@ -51,6 +55,7 @@ private[store] final class SpillManager(
     operations += 1
     if (operations >= between) {
       operations = 0
+      epoch.clock.pass(between)
       if (storage.mode != SpillMode.Never) look()
     }
   }
@@ -118,9 +123,10 @@ private[store] final class SpillManager(
     val picked = new scala.collection.mutable.ArrayBuffer[Victims]
     var left = wanted
     // Lists go first: they are not read until their time.
+    val chosen = if (storage.mode == SpillMode.Always) all else order
     host.families.toSeq.sortBy(family => (!family.kind.multiValue, family.id)).foreach { family =>
       if (left > 0) {
-        family.pickVictims(left, most, storage.mode != SpillMode.Always).foreach { victims =>
+        family.pickVictims(left, most, chosen).foreach { victims =>
           picked += victims
           left -= victims.bytes
         }
@@ -142,6 +148,7 @@ private[store] final class SpillManager(
     val freed = host.newChanges()
     present.install(freed)
     spilled += freed.size
+    returned += present.returned
     host.retire(freed)
   }
 
@@ -240,6 +247,7 @@ private[store] final class SpillManager(
   /** A batch begins; `took` is the bytes that the last one asked of the arena. */
   def begin(took: Long): Unit = {
     need = took
+    order.restart()
     if (budget.isTight && host.reserved < budget.share / 2 && available < lowMark) budget.borrow()
     isExhausted = false
     begun += 1
@@ -253,6 +261,7 @@ private[store] final class SpillManager(
    */
   def loading(): Unit = if (storage.mode != SpillMode.Never) {
     epoch.advance()
+    order.restart()
     isExhausted = false
     host.families.foreach(_.loading())
     look()
@@ -280,6 +289,7 @@ private[store] final class SpillManager(
     host.awaitFrozen()
     if (step != null) installStep()
     isExhausted = false
+    order.restart()
     while (host.arena.liveBytes > bytes && !isExhausted) {
       startStep(math.min(LargestDrain, host.arena.liveBytes - bytes))
       if (step != null) installStep()

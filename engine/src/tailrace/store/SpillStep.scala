@@ -51,6 +51,9 @@ private[store] final class SpillStep(
     gained
   }
 
+  /** After `install`: records and lists that stay because they were asked for meanwhile. */
+  def returned: Long = victims.map(_.returned.toLong).sum
+
   private def run(job: IoJob): Unit = try {
     val entries = new ColdEntry.Builder
     victims.foreach(_.encode(entries))

@@ -1,11 +1,11 @@
 package tailrace.store
 
-import tailrace.cache.PrefetchManager
-import tailrace.cold.{ColdLog, ColdStorage, SpillMode}
+import tailrace.cache.{Origin, PrefetchManager}
+import tailrace.cold.{ColdLog, ColdStorage, EvictionPolicy, SpillMode}
 import tailrace.errors.CheckpointError
 import tailrace.format.{SnapshotBlocks, SnapshotIndex}
 import tailrace.io.IoScheduler
-import tailrace.layout.Epoch
+import tailrace.layout.{Epoch, UseClock}
 import tailrace.memory.{AddressList, Arena, Budget}
 
 /**
@@ -33,11 +33,14 @@ final class StateTable(
   import StateTable._
 
   private val log = new ColdLog(cold, io)
-  private val epoch = new Epoch
+  /** The times by which records leave memory. */
+  val clock = new UseClock(cold.eviction)
+  private val epoch = new Epoch(clock)
   private val spill: SpillManager = new SpillManager(budget, cold, log, io, epoch, new Host)
 
   /** Spilled records that are read before they are looked up. */
-  val prefetch: PrefetchManager = new PrefetchManager(log, io, budget, name)
+  val prefetch: PrefetchManager =
+    new PrefetchManager(log, io, budget, name, keeps = cold.eviction == EvictionPolicy.Timestamp)
 
   private var arena = newArena()
   private var byName = Map.empty[String, Family]
@@ -129,7 +132,16 @@ final class StateTable(
     releaseFrozen()
     if (waitingForFrozen.isEmpty) forgetDroppedFamilies()
     byName.valuesIterator.foreach(_.betweenBatches())
+    if (clock.isOutgrown) stampAnew()
     epoch.advance()
+  }
+
+  private def stampAnew(): Unit = {
+    val tables = allFamilies.flatMap(_.recordTable)
+    val counts = new Array[Int](UseClock.Largest + 1)
+    tables.foreach(_.countStamps(counts))
+    val renamed = clock.rescale(oldest = math.max(0, counts.indexWhere(_ > 0, 1)))
+    tables.foreach(_.restamp(renamed))
   }
 
   // ---- more state than memory
@@ -145,6 +157,9 @@ final class StateTable(
 
   /** Records and lists that were spilled so far. */
   def spilled: Long = spill.spilled
+
+  /** Of them, or rather not of them: those that were asked for on their way out, and stayed. */
+  def returned: Long = spill.returned
 
   /**
    * For lists of spilled records, which are short and soon gone: they are not refused memory when
@@ -231,8 +246,8 @@ final class StateTable(
     else partial.map(_.nextChunk()).find(_ != null).orNull
 
   /** Has the records that are expected read, in the background. */
-  def fetchExpected(): Unit = {
-    prefetch.submit()
+  def fetchExpected(origin: Origin): Unit = {
+    prefetch.submit(origin)
     partial.foreach(_.fetchExpected())
   }
 

@@ -26,11 +26,17 @@ private[store] trait Victims {
   def forget(all: Boolean): Unit
   /** Adds the records that can be freed to `freed`; returns their bytes. */
   def install(freed: Changes): Long
+  /** After `install`: how many stay because they were asked for meanwhile. */
+  def returned: Int
 }
 
-/** Whole records, found by the clock hand. */
+/**
+ * Whole records, found by the clock hand. Until they are installed they are in an eviction buffer: one
+ * that is used meanwhile, or expected by a later time, stays.
+ */
 private[store] final class RecordVictims(
-    family: Family, table: Spillable, index: TimeIndex, log: ColdLog, epoch: Epoch)
+    family: Family, table: Spillable, index: TimeIndex, log: ColdLog, epoch: Epoch,
+    order: EvictionOrder)
   extends Victims {
   private var records = new Array[Long](256) // addresses; 0: not spilled after all
   private var hashes = new Array[Int](256)
@@ -43,21 +49,28 @@ private[store] final class RecordVictims(
 
   override def bytes: Long = size
 
-  /**
-   * Goes round the table until so many bytes or records are found. A round that finds nothing has
-   * taken the second chance from those that had one, so there is another. False: nothing is left.
-   */
-  def pick(wantedBytes: Long, most: Int, secondChance: Boolean): Boolean = {
-    def round(): Unit = table.sweep { (hash, record) =>
-      if (!epoch.isInUse(record)) {
-        if (secondChance && record.epoch != 0) record.setEpoch(0)
-        else if (record.size < ColdRef.LargestSize / 2) add(hash, record)
-      }
-      size < wantedBytes && filled < most
+  private var latest = 0
+  private var stayed = 0
+
+  override def returned: Int = stayed
+
+  /** Goes round the table until so many bytes or records are found. False: nothing is left. */
+  def pick(wantedBytes: Long, most: Int): Boolean = {
+    def isEnough = size >= wantedBytes || filled >= most
+    def round(): Unit = table.sweep { (hash, record, stamp) =>
+      if (order.takes(record, stamp) && record.size < ColdRef.LargestSize / 2) add(hash, record)
+      !isEnough
     }
 
-    if (table.resident > 0) round()
-    if (filled == 0 && table.resident > 0) round()
+    if (table.resident > 0) {
+      var rounds = 1
+      round()
+      while (!isEnough && order.widens(filled, rounds)) {
+        rounds += 1
+        round()
+      }
+    }
+    latest = order.latest
     filled > 0
   }
 
@@ -110,11 +123,12 @@ private[store] final class RecordVictims(
       val record = new Record(records(at))
       val ref = new ColdRef(refs(at))
       if (record.exists && !epoch.isInUse(record) &&
-          table.exchange(hashes(at), record.word, SlotWord.of(ref))) {
+          table.exchange(hashes(at), record.word, SlotWord.of(ref), latest)) {
         if (index != null) index.spilled(record, ref)
         freed.add(Change.Spilled, family.id, record, Record.None)
         gained += record.size
       } else {
+        if (record.exists && table.isAt(hashes(at), record.word)) stayed += 1
         log.free(ref)
       }
       at += 1

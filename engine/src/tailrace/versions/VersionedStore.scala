@@ -83,7 +83,7 @@ final class VersionedStore(
   }
 
   def release(): Unit = {
-    table.prefetch.clear()
+    table.prefetch.batchOver()
     isPartial = isLoaded && table.isPartial
     val goesOn = isPartial
     letGo()

@@ -234,8 +234,20 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
     segment.foreachInBase(visit)
   }
 
-  override def coldAt(hash: Int, visit: RefVisitor): Unit =
-    directory(indexOf(hash)).coldAt(hash, visit)
+  override def expectAt(hash: Int, stamp: Int, visit: RefVisitor): Unit =
+    directory(indexOf(hash)).expectAt(hash, stamp, visit)
+
+  override def restamp(renamed: Array[Int]): Unit = foreachSegment(_.restamp(renamed))
+
+  /** Hashes are random, so some segments of a large table stand for all. */
+  override def countStamps(counts: Array[Int]): Unit = {
+    val every = math.max(1L, entries / HashLayout.EnoughToCount).toInt
+    var passed = 0
+    foreachSegment { segment =>
+      if (passed % every == 0) segment.countStamps(counts)
+      passed += 1
+    }
+  }
 
   override def isAt(hash: Int, word: SlotWord): Boolean = {
     val segment = directory(indexOf(hash))
@@ -246,12 +258,13 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
    * A record is exchanged where it is: spilling installs in the middle of look-ups, which remember a
    * slot. Room is made only for an entry that was in the base.
    */
-  override def exchange(hash: Int, present: SlotWord, word: SlotWord): Boolean = {
+  override def exchange(hash: Int, present: SlotWord, word: SlotWord, latest: Int): Boolean = {
     val segment = directory(indexOf(hash))
     val slot = segment.slotOf(hash, present)
     if (slot >= 0) {
-      segment.setWord(slot, word)
-      true
+      val isOldEnough = segment.stampAt(slot) <= latest
+      if (isOldEnough) segment.setWord(slot, word)
+      isOldEnough
     } else if (segment.isInBase(present)) {
       segmentOf(hash).insertNew(hash, word) // the base has a reference that is given up now
       true
@@ -328,7 +341,7 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
       if (segment.resident == 0) slot = until
       while (goesOn && slot < until) {
         val word = segment.wordAt(slot)
-        if (word.isRecord) goesOn = visit(segment.hashAt(slot), word.record)
+        if (word.isRecord) goesOn = visit(segment.hashAt(slot), word.record, segment.stampAt(slot))
         slot += 1
       }
       if (segment.resident > 0) passed += slot - from
@@ -418,6 +431,7 @@ object HashLayout {
 
   /** Of the store's share: a table that takes more is not made in its final size. */
   private val ReservedPart = 8
+  private val EnoughToCount = 1L << 17
   private val Seed = 0x7461696c72616365L
 
   /** The hash of a key, by which its entry can be named together with its word. */

@@ -67,10 +67,12 @@ private[hash] final class Segment(
     while (true) {
       val found = Platform.getInt(null, hashes + (index.toLong << 2))
       if (found == hash) {
-        val word = wordAt(index)
-        val record = if (word.isCold) fetch(index, word.ref) else word.record
+        val stored = storedAt(index)
+        val record =
+          if (stored < 0L) fetch(index, new SlotWord(stored).ref) else SlotWord.unstamped(stored).record
         if (record.keyEquals(keyBase, keyOffset, keyLength)) {
           epoch.touch(record)
+          if (stored >= 0L && SlotWord.stampOf(stored) < epoch.clock.stamp) putWord(index, record.word)
           position = index
           return record
         }
@@ -124,12 +126,19 @@ private[hash] final class Segment(
     -1
   }
 
-  /** The references among the entries with this hash. Nothing is fetched. */
-  def coldAt(hash: Int, visit: RefVisitor): Unit = if (inMemory < live) {
+  /**
+   * The references among the entries with this hash. Nothing is fetched; records in memory get the
+   * stamp if theirs is older.
+   */
+  def expectAt(hash: Int, stamp: Int, visit: RefVisitor): Unit = if (stamp > 0 || inMemory < live) {
     var index = homeOf(hash)
     var found = hashAt(index)
     while (found != Empty) {
-      if (found == hash && wordAt(index).isCold) visit(wordAt(index).ref)
+      if (found == hash) {
+        val word = wordAt(index)
+        if (word.isCold) visit(word.ref)
+        else if (stampAt(index) < stamp) putStored(index, SlotWord.stamped(word, stamp))
+      }
       index += 1
       if (index == capacity) index = 0
       found = hashAt(index)
@@ -138,20 +147,48 @@ private[hash] final class Segment(
 
   def hashAt(index: Int): Int = Platform.getInt(null, hashes + (index.toLong << 2))
 
-  def wordAt(index: Int): SlotWord =
-    new SlotWord(Platform.getLong(null, words + (index.toLong << 3)))
+  def wordAt(index: Int): SlotWord = SlotWord.unstamped(storedAt(index))
 
+  def stampAt(index: Int): Int = SlotWord.stampOf(storedAt(index))
+
+  /** Entries keep their stamps when they move. */
+  private def storedAt(index: Int): Long = Platform.getLong(null, words + (index.toLong << 3))
+
+  private def putStored(index: Int, stored: Long): Unit =
+    Platform.putLong(null, words + (index.toLong << 3), stored)
+
+  /** A record is used now. */
   private def putWord(index: Int, word: SlotWord): Unit =
-    Platform.putLong(null, words + (index.toLong << 3), word.raw)
+    putStored(index, SlotWord.stamped(word, epoch.clock.stamp))
+
+  /** Gives every record in memory the stamp that takes the place of its own. */
+  def restamp(renamed: Array[Int]): Unit = {
+    var index = 0
+    while (index < capacity) {
+      val word = wordAt(index)
+      if (word.isRecord) putStored(index, SlotWord.stamped(word, renamed(stampAt(index))))
+      index += 1
+    }
+  }
+
+  /** Counts the records in memory by their stamps. */
+  def countStamps(counts: Array[Int]): Unit = if (inMemory > 0) {
+    var index = 0
+    while (index < capacity) {
+      if (wordAt(index).isRecord) counts(stampAt(index)) += 1
+      index += 1
+    }
+  }
 
   /** Whether the base has this entry. */
   def isInBase(word: SlotWord): Boolean = base != null && word.isCold && cold.isLive(word.ref)
 
-  /** The same entry under another word. */
+  /** The same entry under another word. A record that was copied keeps its stamp. */
   def setWord(index: Int, word: SlotWord): Unit = {
-    if (wordAt(index).isCold) inMemory += 1
+    val wasRecord = wordAt(index).isRecord
+    if (!wasRecord) inMemory += 1
     if (word.isCold) inMemory -= 1
-    putWord(index, word)
+    if (wasRecord) putStored(index, SlotWord.stamped(word, stampAt(index))) else putWord(index, word)
   }
 
   /** After a `find` that found the entry. */
@@ -172,7 +209,7 @@ private[hash] final class Segment(
       val hash = hashAt(index)
       if (hash == Empty) {
         Platform.putInt(null, hashes + (gap.toLong << 2), Empty)
-        putWord(gap, SlotWord.Empty)
+        putStored(gap, SlotWord.Empty.raw)
         return
       }
       // An entry may go back as far as its home, counted round the end of the segment.
@@ -181,7 +218,7 @@ private[hash] final class Segment(
       val fromGap = if (index >= gap) index - gap else index - gap + capacity
       if (fromHome >= fromGap) {
         Platform.putInt(null, hashes + (gap.toLong << 2), hash)
-        putWord(gap, wordAt(index))
+        putStored(gap, storedAt(index))
         gap = index
       }
     }
@@ -206,8 +243,8 @@ private[hash] final class Segment(
     inMemory = 0
     var index = 0
     while (index < before) {
-      val word = new SlotWord(Platform.getLong(null, wordsBefore + (index.toLong << 3)))
-      if (!word.isEmpty) insertNew(Platform.getInt(null, hashesBefore + (index.toLong << 2)), word)
+      val stored = Platform.getLong(null, wordsBefore + (index.toLong << 3))
+      if (stored != 0L) insertStored(Platform.getInt(null, hashesBefore + (index.toLong << 2)), stored)
       index += 1
     }
     Platform.freeMemory(hashesBefore)
@@ -235,12 +272,12 @@ private[hash] final class Segment(
   private def splitInto(low: Segment, high: Segment): Unit = {
     var index = 0
     while (index < capacity) {
-      val word = wordAt(index)
-      if (!word.isEmpty) {
+      val stored = storedAt(index)
+      if (stored != 0L) {
         val hash = hashAt(index)
         val target = if ((hash << depth) >= 0) low else high
         if (target.isFull) target.makeRoom()
-        target.insertNew(hash, word)
+        target.insertStored(hash, stored)
       }
       index += 1
     }
@@ -294,7 +331,7 @@ private[hash] final class Segment(
       budget, depth, lowest, capacityFor(kept + 1L, budget), cold, epoch, overdraws = true)
     index = 0
     while (index < capacity) {
-      if (stays(index)) smaller.insertNew(hashAt(index), wordAt(index))
+      if (stays(index)) smaller.insertStored(hashAt(index), storedAt(index))
       index += 1
     }
     if (slots != null) budget.overdraw(slots.memoryBytes)
@@ -321,6 +358,13 @@ private[hash] final class Segment(
 
   /** Inserts a key that is certainly not there, where there is room. */
   def insertNew(hash: Int, word: SlotWord): Unit = put(emptySlotFor(hash), hash, word)
+
+  /** The same as it is in another segment, with its stamp. */
+  private def insertStored(hash: Int, stored: Long): Unit = {
+    val index = emptySlotFor(hash)
+    put(index, hash, SlotWord.unstamped(stored))
+    putStored(index, stored)
+  }
 
   /** Where entries of this hash would be if no other was in their way. */
   def homeOf(hash: Int): Int = ((((hash << depth) & 0xffffffffL) * capacity) >>> 32).toInt

@@ -52,7 +52,8 @@ case class HintExec(what: HintTarget, sends: Option[Seq[Route]], child: SparkPla
  * @param keys      the key of a row in the operator's store
  * @param partition the number of the partition that the row will go to
  * @param version   the version of the state at which the batch begins
+ * @param late      rows that the operator drops
  */
 case class HintTarget(
     run: String, root: String, operator: Long, version: Long, level: Int, name: String,
-    inTask: Boolean, keys: Seq[Expression], partition: Expression, threshold: Int)
+    inTask: Boolean, keys: Seq[Expression], partition: Expression, threshold: Int, late: LateRows)

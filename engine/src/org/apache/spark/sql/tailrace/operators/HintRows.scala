@@ -18,6 +18,7 @@ private[operators] final class HintRows(
     case Some(owners) => new OtherTasks(owners)
     case None => HintRows.Nothing
   }
+  private val time = RowTime.in(columns)
   private var isOver = false
 
   override def hasNext: Boolean = {
@@ -32,7 +33,7 @@ private[operators] final class HintRows(
 
   override def next(): InternalRow = {
     val row = rows.next()
-    hints.add(row)
+    if (!target.late.has(time.of(row))) hints.add(row)
     row
   }
 
@@ -57,9 +58,9 @@ private[operators] final class HintRows(
     private var count = 0
 
     override def add(row: InternalRow): Unit = if (expected != null && expected.areOfUse) {
-      expected.add(keyOf(row))
+      expected.add(keyOf(row), time = time.of(row), ahead = count)
       count += 1
-      if (count % LookaheadRows.Most == 0) expected.fetch()
+      if (count % RowsAhead.Most == 0) expected.fetch()
     }
 
     override def end(): Unit = if (count > 0) expected.fetch()

@@ -14,7 +14,7 @@ final class Hints(controller: HintController, mode: HintMode, threshold: Int) {
     operatorsOf(plan).map(_.stateInfo.get.operatorId).foldLeft(plan) { (present, id) =>
       // Nodes that were put in for one operator may be below another.
       operatorsOf(present).find(_.stateInfo.get.operatorId == id).fold(present) { operator =>
-        insertFor(present, operator.stateInfo.get, Lookahead.inputsOf(operator))
+        insertFor(present, operator.stateInfo.get, Lookahead.inputsOf(operator), LateRows.of(operator))
       }
     }
 
@@ -25,7 +25,7 @@ final class Hints(controller: HintController, mode: HintMode, threshold: Int) {
 
   private def insertFor(
       plan: SparkPlan, info: StatefulOperatorStateInfo,
-      inputs: Seq[Lookahead.Input]): SparkPlan = {
+      inputs: Seq[Lookahead.Input], late: LateRows): SparkPlan = {
     val run = info.queryRunId.toString
     val candidates = inputs.map { input =>
       HintCandidates.of(input.child, input.keys, info.numPartitions)
@@ -47,7 +47,7 @@ final class Hints(controller: HintController, mode: HintMode, threshold: Int) {
           } else {
             val target = HintTarget(run, info.checkpointLocation, info.operatorId,
               info.storeVersion, level, candidate.name, candidate.inTask, candidate.keys,
-              candidate.partition, threshold)
+              candidate.partition, threshold, late)
             wrap(present, candidate.below)(HintExec(target, if (sends) Some(routes) else None, _))
           }
         }

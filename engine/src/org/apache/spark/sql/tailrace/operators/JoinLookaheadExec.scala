@@ -19,10 +19,12 @@ import tailrace.spark.ExpectedJoin
  * @param keys        the key of a row, which both sides have
  * @param side        the side of this child
  * @param hasFamilies the join has one store with a family for each table (state format 3)
+ * @param late        rows that the join drops
+ * @param onDemand    records are read for the rows at hand alone
  */
 case class JoinLookaheadExec(
     keys: Seq[Expression], side: JoinLookaheadExec.Side, hasFamilies: Boolean,
-    stateInfo: StatefulOperatorStateInfo, child: SparkPlan)
+    stateInfo: StatefulOperatorStateInfo, late: LateRows, onDemand: Boolean, child: SparkPlan)
   extends UnaryExecNode {
 
   override def output: Seq[Attribute] = child.output
@@ -34,11 +36,12 @@ case class JoinLookaheadExec(
   override protected def doExecute(): RDD[InternalRow] = {
     val (info, wanted, columns, sides, families) =
       (stateInfo, keys, child.output, (side.name, side.other), hasFamilies)
+    val (dropped, demands, time) = (late, onDemand, RowTime.in(child.output))
     child.execute().mapPartitionsWithIndexInternal { (partition, rows) =>
       new JoinLookaheadRows(rows,
         () => ExpectedJoin.in(info.queryRunId.toString, info.checkpointLocation, info.operatorId,
           partition, sides, families, JoinLookaheadExec.withNumber(wanted)),
-        () => UnsafeProjection.create(wanted, columns))
+        () => UnsafeProjection.create(wanted, columns), time, dropped, demands)
     }
   }
 

@@ -1,29 +1,27 @@
 package org.apache.spark.sql.tailrace.operators
 
-import java.util.ArrayDeque
-
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 
 import tailrace.spark.ExpectedJoin
 
 /**
- * The rows of one side of a join, some of which are taken before they are asked for, so that their
- * keys, and then their rows of state, can be expected (see [[JoinLookaheadExec]]).
+ * The rows of one side of a join: their keys, and then their rows of state, are expected (see
+ * [[JoinLookaheadExec]]).
  *
- * @param open of the stores that the task has opened; it has by the time the first row is asked for
+ * @param open     of the stores that the task has opened; it has by the time the first row is asked for
+ * @param onDemand only of the rows at hand, and none before those are used up
  */
 private[operators] final class JoinLookaheadRows(
     rows: Iterator[InternalRow],
     open: () => Option[ExpectedJoin],
-    newKeys: () => UnsafeProjection) extends Iterator[InternalRow] {
-  import LookaheadRows.{LookEvery, MostBytes}
-  import JoinLookaheadRows.Most
+    newKeys: () => UnsafeProjection,
+    time: RowTime,
+    late: LateRows,
+    onDemand: Boolean)
+  extends RowsAhead(rows, time,
+    if (onDemand) DemandRows.Group else JoinLookaheadRows.Most, overlaps = !onDemand) {
 
-  private val taken = new ArrayDeque[InternalRow]
-  private var takenBytes = 0L
-  private var refillAt = 0
-  private var untilLook = 0
   private lazy val expected = {
     val found = open().orNull
     if (found != null) found.began()
@@ -31,46 +29,28 @@ private[operators] final class JoinLookaheadRows(
   }
   private lazy val keyOf = newKeys()
 
-  override def hasNext: Boolean = !taken.isEmpty || rows.hasNext
+  override protected def isOfUse: Boolean = expected != null && expected.areOfUse
 
-  override def next(): InternalRow = {
-    if (taken.size <= refillAt) look()
-    val row = taken.poll()
-    if (row == null) {
-      rows.next()
-    } else {
-      takenBytes -= LookaheadRows.sizeOf(row)
-      row
-    }
-  }
+  override protected def hasRoom: Boolean = expected.haveRoom
 
-  /** From time to time: while all state is in memory there is nothing to do. */
-  private def look(): Unit = {
-    untilLook -= 1
-    if (untilLook < 0) {
-      if (expected != null && expected.areOfUse) takeAhead()
-      untilLook = LookEvery
-    }
-  }
+  override protected def expect(row: InternalRow, time: Long, ahead: Int): Unit =
+    if (!late.has(time)) expected.add(keyOf(row), time, ahead)
 
-  private def takeAhead(): Unit = {
-    val fresh = new java.util.ArrayList[InternalRow]
-    while (taken.size < Most && takenBytes < MostBytes && expected.haveRoom && rows.hasNext) {
-      val row = rows.next().copy() // the child may use its row again
-      taken.add(row)
-      fresh.add(row)
-      takenBytes += LookaheadRows.sizeOf(row)
-      expected.add(keyOf(row))
-    }
+  override protected def fetch(fresh: java.util.List[InternalRow]): Unit = {
     expected.fetch()
-    fresh.forEach(row => expected.follow(keyOf(row)))
+    var ahead = 0
+    fresh.forEach { row =>
+      val at = time.of(row)
+      if (!late.has(at)) expected.follow(keyOf(row), at, ahead)
+      ahead += 1
+    }
     expected.fetchRows()
-    // The second half is being read while the first is used.
-    refillAt = taken.size / 2
   }
+
+  override protected def moveTo(time: Long): Unit = if (expected != null) expected.moveTo(time)
 }
 
 private object JoinLookaheadRows {
   /** A quarter of what other operators take: a key may have many rows. */
-  val Most: Int = LookaheadRows.Most / 4
+  val Most: Int = RowsAhead.Most / 4
 }

@@ -26,18 +26,20 @@ object Lookahead {
     case _ => false
   }
 
-  def insertIn(plan: SparkPlan): SparkPlan = plan.transformUp {
+  /** @param onDemand records are read for the rows at hand alone, to compare with */
+  def insertIn(plan: SparkPlan, onDemand: Boolean = false): SparkPlan = plan.transformUp {
     case join: StreamingSymmetricHashJoinExec
       if join.stateInfo.isDefined && hasNumbers(join) && !isIn(join) =>
       def ahead(keys: Seq[Expression], side: JoinLookaheadExec.Side, child: SparkPlan) =
-        JoinLookaheadExec(keys, side, join.stateFormatVersion == 3, join.stateInfo.get, child)
+        JoinLookaheadExec(keys, side, join.stateFormatVersion == 3, join.stateInfo.get,
+          LateRows.of(join), onDemand, child)
       join.withNewChildren(Seq(ahead(join.leftKeys, JoinLookaheadExec.Left, join.left),
         ahead(join.rightKeys, JoinLookaheadExec.Right, join.right)))
     case operator: StatefulOperator if operator.stateInfo.isDefined =>
       keysOf(operator) match {
         case Some(keys) if !isIn(operator) => operator.withNewChildren(
-          LookaheadExec(keys, operator.stateInfo.get, operator.children.head) +:
-            operator.children.tail)
+          LookaheadExec(keys, operator.stateInfo.get, LateRows.of(operator), onDemand,
+            isSorted = wantsOrder(operator), operator.children.head) +: operator.children.tail)
         case _ => operator
       }
   }
@@ -59,6 +61,11 @@ object Lookahead {
 
   /** Later formats keep a side in the order of time, and never spill it. */
   private def hasNumbers(join: StreamingSymmetricHashJoinExec): Boolean = join.stateFormatVersion <= 3
+
+  /** It, or an operator above it, may count on the order of its rows. */
+  private def wantsOrder(operator: SparkPlan): Boolean =
+    operator.requiredChildOrdering.exists(_.nonEmpty) ||
+      operator.children.head.outputOrdering.nonEmpty
 
   private def keysOf(operator: StatefulOperator): Option[Seq[Expression]] = operator match {
     case merge: MergeStateExec => Some(merge.keyExpressions)
