@@ -296,6 +296,27 @@ def test_a_block_of_another_file_is_no_block_of_this_one(
     store.abort()
 
 
+def test_records_that_were_spilled_are_in_the_order_of_hashes_too(open_provider: Opener) -> None:
+    """They are sorted in pieces of a few kilobytes here, and the pieces are merged."""
+    confs = {**LAZY, CONF_PREFIX + "spill": "always", CONF_PREFIX + "maxDeltas": "4"}
+    provider = open_provider(SHAPE, confs=confs)
+    for version in range(6):
+        store = provider.load(version)
+        few = range(version * 5, version * 5 + 5)
+        store.put_all([([key], [version]) for key in (few if version else range(KEYS))])
+        store.commit()
+    path = folder_of(open_provider) / "4.snapshot.tr"
+    open_provider.wait_for_snapshot(path)
+    provider.close()
+    snapshot = statefile.read(path)
+    assert [section.by_hash for section in snapshot.sections] == [True, True]
+    assert sum(place.entries for place in snapshot.sections[1].places) > KEYS * 0.8
+    expected = {(key,): (key // 5 if key < 30 else 0,) for key in range(KEYS)}
+    store = open_provider(SHAPE, confs=confs).load(6)
+    assert looked_up(store) == expected
+    store.abort()
+
+
 def test_snapshots_without_an_index_are_read_whole(open_provider: Opener) -> None:
     """Those that were written before there was one (format 1)."""
     folder = folder_of(open_provider)

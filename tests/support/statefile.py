@@ -304,17 +304,16 @@ def _compare(
         block[:3] for block in seen
     ]
     if codec == 0:
-        last: dict[int, int] = {}
+        last: dict[int, int] = {}  # by section
         for (section, place), (_, _, _, entries) in zip(places, seen, strict=True):
             assert place.entries == len(entries)
-            if section.family != 0xFFFF:
-                assert {entry.family for entry in entries} == {section.family}
+            assert {entry.family for entry in entries} == {section.family}
             if section.by_hash:
                 hashes = [hash_of(entry.key) for entry in entries]
                 assert hashes == sorted(hashes)
                 assert place.first_hash == hashes[0]
-                assert last.get(section.family, -1) < hashes[0]
-                last[section.family] = hashes[-1]
+                assert last.get(id(section), -1) < hashes[0]
+                last[id(section)] = hashes[-1]
 
 
 def _entries(payload: bytes) -> list[Entry]:

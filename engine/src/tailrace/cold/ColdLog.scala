@@ -3,6 +3,7 @@ package tailrace.cold
 import java.io.IOException
 import java.util.BitSet
 import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.atomic.LongAdder
 
 import scala.collection.mutable
@@ -266,6 +267,11 @@ final class ColdLog(private[cold] val storage: ColdStorage, io: IoScheduler) {
     segments.put(id, segment)
     segment
   }
+
+  /** A new file for entries in another order, which its user deletes. */
+  private[cold] def openSorted(): SegmentFile = openFile(s"sorted-${sortedCount.incrementAndGet()}.cold")
+
+  private val sortedCount = new AtomicInteger
 
   /** A new file in the log's folder. */
   private[cold] def openFile(name: String): SegmentFile = {

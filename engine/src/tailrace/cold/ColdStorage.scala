@@ -23,6 +23,9 @@ final case class ColdStorage(
     if (mode == SpillMode.Always) 4L << 10
     else math.max(ColdStorage.SmallestSegment, math.min(ColdRef.LargestOffset, liveBytes / 16))
 
+  /** How much of the log is sorted at a time. */
+  def sortBuffer: Int = if (mode == SpillMode.Always) 4 << 10 else 8 << 20
+
   /** A log this small is not cleaned. */
   def slack: Long = if (mode == SpillMode.Always) 4L << 10 else ColdStorage.SmallestSegment
 }

@@ -16,6 +16,10 @@ import java.util.BitSet
  */
 final class FrozenLog private[cold] (log: ColdLog, segments: Seq[FrozenLog.Frozen]) {
 
+  /** For entries that are to be put into another order. To be closed. */
+  def sorted(hashOf: EntryHash): SortedEntries =
+    new SortedEntries(log, log.storage.sortBuffer, hashOf)
+
   /** Every entry, records and values of lists alike; `atSegment` is called before each segment. */
   def foreach(atSegment: () => Unit)(visit: ColdEntry => Unit): Unit = segments.foreach { each =>
     atSegment()

@@ -1,9 +1,12 @@
 package tailrace.commit
 
-import tailrace.cold.ColdRefs
+import scala.collection.mutable
+
+import tailrace.cold.{ColdRefs, EntryHash}
 import tailrace.files.{FileNames, StateFolder}
-import tailrace.format.{Codec, FileHeader, FileKind, SnapshotIndex, StateFileWriter}
+import tailrace.format.{Codec, FileHeader, FileKind, StateFileWriter}
 import tailrace.io.{IoJob, IoKind, IoScheduler, PacedStream}
+import tailrace.layout.hash.HashLayout
 import tailrace.store.FrozenVersion
 
 /**
@@ -12,7 +15,7 @@ import tailrace.store.FrozenVersion
  * next is tried later.
  *
  * Records that are found by hash are written in the order of their hashes, so that a restart can
- * read those of a hash alone (RFC 16). Those in the log come last, and as they come.
+ * read those of a hash alone (RFC 16): first those in memory, then those in the log, each a section.
  *
  * @param blockSize of such a section
  */
@@ -106,23 +109,35 @@ final class SnapshotWriter(
   }
 
   /**
-   * Records in the log, in its order; values of lists were written with their lists. They are
-   * counted: an entry too many would be a row that is not there, and no snapshot is better than that
-   * one.
+   * Records in the log; values of lists were written with their lists. They are counted: an entry too
+   * many would be a row that is not there, and no snapshot is better than that one.
    */
   private def writeSpilled(file: RecordFile, frozen: FrozenVersion): Unit = {
-    val left = new Array[Long](frozen.families.map(_.family.id).max + 1)
-    frozen.families.foreach(part => left(part.family.id) = part.spilled)
-    file.section(SnapshotIndex.AnyFamily, byHash = false)
-    frozen.log.foreach(() => frozen.stopIfCancelled()) { entry =>
-      if (entry.count == 0) {
-        left(entry.family) -= 1
-        file.put(entry.family, entry)
+    val parts = frozen.families.filter(_.spilled > 0)
+    val sorted = parts.map(part => part.family.id -> frozen.log.sorted(hashOf)).toMap
+    try {
+      val left = mutable.Map.empty[Int, Long].withDefaultValue(0L)
+      parts.foreach(part => left(part.family.id) = part.spilled)
+      frozen.log.foreach(() => frozen.stopIfCancelled()) { entry =>
+        if (entry.count == 0) {
+          left(entry.family) -= 1
+          sorted.get(entry.family).foreach(_.add(entry))
+        }
       }
-    }
-    frozen.families.find(part => left(part.family.id) != 0).foreach { part =>
-      throw new IllegalStateException(s"of ${part.spilled} spilled records of ${part.family.name} " +
-        s"in $store, version ${frozen.version}, the log has ${part.spilled - left(part.family.id)}")
-    }
+      left.find(_._2 != 0).foreach { case (id, missing) =>
+        throw new IllegalStateException(s"of the spilled records of family $id in $store, version " +
+          s"${frozen.version}, $missing are not in the log")
+      }
+      parts.foreach { part =>
+        file.section(part.family.id, byHash = true, blockSize)
+        sorted(part.family.id).foreach { (hash, entry) =>
+          file.nextHash(hash)
+          file.put(entry.family, entry)
+        }
+      }
+    } finally sorted.values.foreach(_.close())
   }
+
+  private val hashOf: EntryHash =
+    entry => HashLayout.hashOf(entry.bytes, entry.key, entry.keyLength)
 }

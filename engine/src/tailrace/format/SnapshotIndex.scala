@@ -21,9 +21,8 @@ import tailrace.errors.CorruptFile
  * }}}
  *
  * Invariants: the sections have all blocks of the file, in their order, and each block has entries of
- * its section's family alone (those of `AnyFamily` of any). A key is in one section only. In one that
- * is ordered by hash, hashes (unsigned) do not become smaller from entry to entry, and the entries of
- * one hash are in one block.
+ * its section's family alone. A key is in one section only. In one that is ordered by hash, hashes
+ * (unsigned) do not become smaller from entry to entry, and the entries of one hash are in one block.
  */
 final case class SnapshotIndex(sections: Seq[SnapshotIndex.Section]) {
   def encode: Array[Byte] = {
@@ -50,8 +49,6 @@ final case class SnapshotIndex(sections: Seq[SnapshotIndex.Section]) {
 
 object SnapshotIndex {
   val TrailerSize = 16
-  /** Of a section with entries of several families. */
-  val AnyFamily = 0xffff
   private val BlockSize = 24
   private val LargestIndex = 1 << 30
 
