@@ -34,6 +34,7 @@ from tailrace.bench.entrant import PRELOAD_ROWS
 from tailrace.bench.environment import environment
 from tailrace.bench.gate import Gate, gated_events
 from tailrace.bench.growth import PreloadedKeys
+from tailrace.bench.meters import Meters, OtherWork
 from tailrace.bench.screen import Screen
 from tailrace.bench.stores import COUNTING, BenchError, Store, session_for
 from tailrace.bench.workloads import WORKLOADS
@@ -51,6 +52,10 @@ SETTLING = 40
 """Batches of updates on top of all keys. tailrace is told to write a snapshot after 20 at most, so
 that what a restart has to replay is that of some such batches: not by chance a part of the keys."""
 SNAPSHOT_AFTER = 20
+SETTLED_FOR = 0.5
+SETTLED_BELOW = 0.3
+MOST_SETTLING = 60.0
+"""A restart begins when the process took less than this part of a core for half a second."""
 CRASHES = 5
 """So often a crash is tried that should happen in the middle of a batch."""
 LOAD_METRICS = {"tailrace": "tailraceLoadTime", "rocksdb": "rocksdbLoadLatency"}
@@ -68,11 +73,25 @@ class Restartable:
     folder: Path
     confs: dict[str, str]
     seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
     crash_seconds: list[float] = field(default_factory=list)
     load_seconds: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._gate = Gate(self.spark, self.folder.name)
+        self._meters = Meters(self.spark)
+
+    def _settle(self) -> None:
+        """Waits until the process does next to nothing: work that a store does behind its batches
+        is not to be in the way of the next contestant."""
+        deadline = time.monotonic() + MOST_SETTLING
+        before = self._meters.sample().jvm_cpu
+        while time.monotonic() < deadline:
+            time.sleep(SETTLED_FOR)
+            now = self._meters.sample().jvm_cpu
+            if now - before < SETTLED_FOR * SETTLED_BELOW:
+                break
+            before = now
 
     def build(self) -> None:
         """Every key once, then some batches of updates, as a query that has run for a while."""
@@ -89,14 +108,17 @@ class Restartable:
 
     def restart(self) -> float:
         """Starts the query, runs one batch and stops it again."""
+        cpu = self._meters.sample().jvm_cpu
         started = time.monotonic()
         query = self._start()
         self._let_through(query, self.rows)
         took = time.monotonic() - started
+        self.cpu_seconds.append(self._meters.sample().jvm_cpu - cpu)
         progress: Any = query._jsq.lastProgress()
         state = json.loads(progress.json())["stateOperators"][0]
         query.stop()
         drain(self.spark, query=query)
+        self._settle()
         if self.store.counts:
             self._compare(state["numRowsTotal"])
         self.seconds.append(took)
@@ -181,6 +203,7 @@ class Restartable:
         query.stop()
         drain(self.spark, query=query)
         gate.close()
+        self._settle()
         shutil.rmtree(folder, ignore_errors=True)
         self.crash_seconds.append(took)
         return took
@@ -264,6 +287,7 @@ def measure(
         "repeats": repeats,
         "sizes": {},
     }
+    others = OtherWork()
     for size in sizes:
         entrants = []
         for number, store in enumerate(stores):
@@ -278,6 +302,7 @@ def measure(
                 screen.say(f"{size:,} keys, {entrant.store.title}: {took:.2f} s")
                 if repeat == 0:  # the first time pays for code that was never run before
                     entrant.seconds.clear()
+                    entrant.cpu_seconds.clear()
                     entrant.load_seconds.clear()
         for entrant in entrants:
             entrant.verify()
@@ -293,6 +318,8 @@ def measure(
                 "title": entrant.store.title,
                 "seconds": entrant.seconds,
                 "median_seconds": statistics.median(entrant.seconds),
+                "cpu_seconds": [round(value, 3) for value in entrant.cpu_seconds],
+                "cpu_median_seconds": round(statistics.median(entrant.cpu_seconds), 3),
                 "crash_seconds": entrant.crash_seconds,
                 "crash_median_seconds": statistics.median(entrant.crash_seconds),
                 "load_seconds_summed_over_tasks": entrant.load_seconds,
@@ -301,6 +328,7 @@ def measure(
         }
         for entrant in entrants:
             entrant.close()
+    found["other_work_share"] = others.share()
     return found
 
 
@@ -316,7 +344,8 @@ def conclusion(found: dict[str, Any]) -> str:
             spread = f"{min(measured['seconds']):.2f} to {max(measured['seconds']):.2f}"
             crash = measured["crash_seconds"]
             lines.append(
-                f"  {measured['title']:20} {measured['median_seconds']:6.2f} s   ({spread})"
+                f"  {measured['title']:22} {measured['median_seconds']:6.2f} s   ({spread})"
+                f"   CPU {measured['cpu_median_seconds']:5.2f} s"
                 f"   after a crash {measured['crash_median_seconds']:6.2f} s"
                 f"   ({min(crash):.2f} to {max(crash):.2f})"
             )
