@@ -269,7 +269,8 @@ final class ColdLog(private[cold] val storage: ColdStorage, io: IoScheduler) {
   }
 
   /** A new file for entries in another order, which its user deletes. */
-  private[cold] def openSorted(): SegmentFile = openFile(s"sorted-${sortedCount.incrementAndGet()}.cold")
+  private[cold] def openSorted(): SegmentFile =
+    openFile(s"sorted-${sortedCount.incrementAndGet()}.cold")
 
   private val sortedCount = new AtomicInteger
 

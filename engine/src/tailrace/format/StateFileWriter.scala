@@ -172,7 +172,7 @@ object StateFileWriter {
   val EntryHeaderSize = 11
   val BlockSize: Int = 256 << 10
   /** Of a section that is ordered by hash: a look-up reads a whole block, so they are small. */
-  val HashedBlockSize: Int = 16 << 10
+  val HashedBlockSize: Int = 4 << 10
 
   private def formatOf(kind: FileKind): Int = kind match {
     case FileKind.Changes => ChangesFormat
