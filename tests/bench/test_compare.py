@@ -164,7 +164,7 @@ def test_what_was_measured_before_a_side_died_is_kept() -> None:
     outcome = runner.Outcome(made)
     sides: Any = [Dying(store, 5) for store in plan.stores]
     with pytest.raises(BenchError):
-        contest.one(sides, 0, 0, plan, outcome, 1, Screen(1), threading.Event())
+        contest.one(sides, 0, 0, plan, outcome, contest.How(), Screen(1), threading.Event())
     assert {name: len(rows) for name, rows in outcome.rows.items()} == {
         "tailrace-before": 3,
         "tailrace": 3,

@@ -20,6 +20,7 @@ from tailrace.bench.report.svg import Drawings
 from tailrace.bench.report.text import conclusion, markdown
 from tailrace.bench.rivals import RIVALS
 from tailrace.bench.sensitivity import jobs as sensitivity_jobs
+from tailrace.bench.soak import UNLIMITED
 from tailrace.bench.workloads import WORKLOADS
 from tailrace.cli import main
 
@@ -225,4 +226,4 @@ def test_a_result_without_batches_has_nothing_to_report(
 
 def test_every_store_has_a_colour() -> None:
     assert set(charts.COLOURS) == set(text.ORDER)
-    assert set(text.ORDER) == {*all_stores.EVERY, *(store.name for store in RIVALS)}
+    assert set(text.ORDER) == {*all_stores.EVERY, *(s.name for s in (*RIVALS, UNLIMITED))}

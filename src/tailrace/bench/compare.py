@@ -149,7 +149,7 @@ def run(arguments: argparse.Namespace, screen: Screen) -> dict[str, Any]:
     confs = (confs_of(arguments.before), tailrace.confs())
     entrants = list(zip((TAILRACE_BEFORE, TAILRACE), confs, strict=True))
     suite = sys.modules[__name__]
-    document, machines = contest.run(suite, arguments, entrants, 1, screen)
+    document, machines = contest.run(suite, arguments, entrants, contest.How(), screen)
     document["settings"] |= {
         "interleaving": INTERLEAVING,
         "engine_before": machines[0]["engine"],

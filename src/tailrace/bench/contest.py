@@ -16,7 +16,9 @@ One run of a workload:
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -29,8 +31,19 @@ from tailrace.bench.stores import Store
 from tailrace.cli._folder import deaf, terminable
 from tailrace.errors import TailraceError
 
-After = Callable[[Side, int, dict[str, Any]], None]
-"""Gets a side, how many batches of it were measured, and the figures of the last one."""
+
+@dataclasses.dataclass(frozen=True)
+class How:
+    """How the contestants take turns, and when it is over."""
+
+    turn: int = 1
+    """How many batches one of them runs before the next one does."""
+    kept: int = 1
+    """Of so many measured batches the last one is kept."""
+    minutes: float | None = None
+    """A workload ends with the first turn after so long, however many batches the plan has."""
+    after: Callable[[Side, int, dict[str, Any]], None] = lambda *_: None
+    """Gets a side, how many batches of it were measured, and the figures of the last one."""
 
 
 class Suite(Protocol):
@@ -52,14 +65,12 @@ def run(
     suite: Suite,
     arguments: argparse.Namespace,
     entrants: Sequence[tuple[Store, Mapping[str, str]]],
-    turn: int,
+    how: How,
     screen: Screen,
-    after: After = lambda *_: None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Measures; gives the result as it goes into a file, and each side's environment.
 
-    `entrants` are the contestants with the settings of their sessions; `turn` is how many batches
-    one of them runs before the next one does; `after` is called after each measured batch.
+    `entrants` are the contestants with the settings of their sessions.
     """
     found = suite.contests(arguments)
     others = OtherWork()
@@ -76,7 +87,7 @@ def run(
                 outcomes.append(runner.Outcome(job))
                 taking_part = [side for side in sides if side.store in plan.stores]
                 for repeat in range(plan.repeat):
-                    one(taking_part, number, repeat, plan, outcomes[-1], turn, screen, stop, after)
+                    one(taking_part, number, repeat, plan, outcomes[-1], how, screen, stop)
         except (runner.Stopped, KeyboardInterrupt):
             interrupted = True
         except TailraceError as error:
@@ -103,10 +114,9 @@ def one(
     repeat: int,
     plan: Plan,
     outcome: runner.Outcome,
-    turn: int,
+    how: How,
     screen: Screen,
     stop: threading.Event,
-    after: After = lambda *_: None,
 ) -> None:
     """One workload, in all four steps."""
     # 1.
@@ -118,20 +128,25 @@ def one(
         if stop.is_set():
             raise runner.Stopped
     # 2. and 3.
-    for place, (phase, batches) in enumerate(turns(plan, turn)):
+    until = None if how.minutes is None else time.monotonic() + 60 * how.minutes
+    measured = dict.fromkeys((side.store.name for side in sides), 0)
+    for place, (phase, batches) in enumerate(turns(plan, how.turn)):
         first = place % len(sides)
         for side in [*sides[first:], *sides[:first]]:
             for _ in range(batches):
                 row = side.ask("batch", repeat, phase, next(outcome.order))
                 if phase != "warmup":
-                    measured = outcome.rows.setdefault(side.store.name, [])
-                    measured.append(row)
-                    after(side, len(measured), row)
+                    measured[side.store.name] += 1
+                    if measured[side.store.name] % how.kept == 0:
+                        outcome.rows.setdefault(side.store.name, []).append(row)
+                    how.after(side, measured[side.store.name], row)
                 what = "warm-up" if phase == "warmup" else f"round {int(phase) + 1}"
                 speed = row["rows"] / row["seconds"]
                 screen.step(f"{outcome.job.label}, {what}, {side.store.title}", speed)
         if stop.is_set():
             raise runner.Stopped
+        if until is not None and time.monotonic() > until:
+            break
     # 4.
     outcome.agreements.append(
         runner.agreement_of({side.store.name: side.ask("close") for side in sides})

@@ -1,4 +1,4 @@
-"""Whether the findings of Keyed Prefetching's figures 7 to 9 hold here, a sentence each.
+"""Whether the findings of Keyed Prefetching's figures 7 to 10 hold here, a sentence each.
 
 Problem: a curve that looks like the paper's is easily taken for one.
 Answer: each finding is a comparison that was written down before the measurement, with the figures
@@ -9,11 +9,15 @@ Invariant: a finding whose figures were not measured is not told.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tailrace.bench.reads import reads
 from tailrace.bench.rivals import BASELINES, KEYED
 from tailrace.bench.sweeps import SWEEPS
+from tailrace.bench.targets import FOUND
 
 Run = Mapping[str, Any]
 Times = dict[str, dict[float, float]]
@@ -130,6 +134,79 @@ def _threshold(runs: Sequence[Run]) -> Iterator[Finding]:
     yield from _ahead(slow, "With every threshold the tail is below asynchronous I/O.", "")
 
 
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """One batch of the timeline."""
+
+    waited: float
+    """Milliseconds, all tasks."""
+    missed: float
+    """Share of the cold reads whose record was not in memory when it was asked for."""
+    access: float
+    """Milliseconds from a request for records to their arrival: p99 of a batch's keys."""
+    place: str
+
+
+def moments(run: Run) -> list[Moment]:
+    """The batches of a timeline, but for the first, with which the others are compared."""
+    batches = run["stores"][KEYED.name]["batches"]
+    found = []
+    for before, row in itertools.pairwise(batches):
+        now = reads([before, row])
+        if now is None:
+            continue
+        metrics = row["custom_metrics"]
+        found.append(
+            Moment(
+                metrics["tailraceColdWaitTime"],
+                0.0 if now.found is None else 1 - now.found,
+                metrics["tailraceReadAheadTime"],
+                row["place"],
+            )
+        )
+    return found
+
+
+def _timeline(runs: Sequence[Run]) -> Iterator[Finding]:
+    for run in runs:
+        found = moments(run)
+        first, second = (int(run["parameters"][name]) for name in ("dropped_from", "near_from"))
+        if len(found) <= second:
+            continue
+        # The first batch is not among the moments.
+        old = found[first - 2].place
+        left = next((n for n in range(first - 1, second) if found[n].place != old), None)
+        yield Finding(
+            "When hints from before an operator are no longer used, a later place is chosen.",
+            f"from {old}"
+            + (" to no other" if left is None else f" to {found[left].place}, in batch {left + 2}")
+            + f"; rows are dropped from batch {first + 1} on",
+            left is not None,
+        )
+        missed = [each.missed for each in found]
+        yield Finding(
+            "The share of misses stays low, but for a moment at the change.",
+            f"{statistics.median(missed):.1%} at the median, {max(missed):.1%} at most",
+            statistics.median(missed) < 1 - FOUND,
+        )
+        far, near = found[second - 2], found[-1]
+        yield Finding(
+            "When accesses become faster, a later place is chosen, which is enough then.",
+            f"{far.place} while an access took {far.access:,.0f} ms, {near.place} at "
+            f"{near.access:,.0f} ms",
+            near.place != far.place,
+        )
+        waits = [
+            statistics.median(each.waited for each in part)
+            for part in (found[first : second - 1], found[second:])
+        ]
+        yield Finding(
+            "Tasks wait less when accesses become faster.",
+            f"{waits[0]:,.0f} and {waits[1]:,.0f} ms a batch, all tasks",
+            waits[1] < waits[0],
+        )
+
+
 def _ahead(slow: Times, claim: str, unit: str) -> Iterator[Finding]:
     own = slow[KEYED.name]
     others = [slow[store.name] for store in BASELINES if store.name in slow]
@@ -147,4 +224,5 @@ _OF: dict[str, Callable[[Sequence[Run]], Iterator[Finding]]] = {
     "skew": _skew,
     "cache": _cache,
     "threshold": _threshold,
+    "timeline": _timeline,
 }

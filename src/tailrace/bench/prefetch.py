@@ -130,11 +130,11 @@ def contests(arguments: argparse.Namespace) -> list[tuple[Job, Plan]]:
     stores = entrants(arguments)
     suite, usual = "prefetch", SIZES
     if arguments.sweep is None:
-        jobs = [_job(query, arguments, options) for query in _queries(arguments)]
+        jobs = [job_of(query, arguments, options) for query in _queries(arguments)]
     else:
         sweep = SWEEPS[arguments.sweep]
         arguments = argparse.Namespace(**{**vars(arguments), "keys": arguments.keys or SWEPT_KEYS})
-        jobs = sweeps.jobs(sweep, lambda name: _job(QUERIES[name], arguments, options))
+        jobs = sweeps.jobs(sweep, lambda name: job_of(QUERIES[name], arguments, options))
         suite, usual = f"prefetch-{arguments.sweep}", sweeps.SIZES
     return [(job, Plan((job,), stores, suite=suite, **sizes(arguments, usual))) for job in jobs]
 
@@ -184,12 +184,13 @@ def run(arguments: argparse.Namespace, screen: Screen) -> dict[str, Any]:
     """Measures, and gives the result as it goes into a file."""
     confs = tailrace.confs()
     sides = [(store, confs) for store in entrants(arguments)]
-    document, _ = contest.run(sys.modules[__name__], arguments, sides, TURN, screen)
+    document, _ = contest.run(sys.modules[__name__], arguments, sides, contest.How(TURN), screen)
     document["settings"] |= {"interleaving": INTERLEAVING, "processes": len(sides)}
     return document
 
 
-def _job(query: Query, arguments: argparse.Namespace, options: Mapping[str, str]) -> Job:
+def job_of(query: Query, arguments: argparse.Namespace, options: Mapping[str, str]) -> Job:
+    """A query with its state and its memory, as the command line has them."""
     keys = arguments.keys or query.keys
     workload = WORKLOADS[query.workload]
     events = changed(query.events(keys), seed=arguments.seed)

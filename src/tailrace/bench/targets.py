@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tailrace.bench import soak
 from tailrace.bench.reads import Reads, memory_of, reads
 from tailrace.bench.rivals import BASELINES, KEYED
 
@@ -46,10 +47,10 @@ def verdicts(results: Sequence[Mapping[str, Any]]) -> list[Verdict]:
     """All that can be said of these results; nothing of other suites."""
     found: list[Verdict] = []
     for result in results:
-        if result["settings"]["suite"] == "prefetch":
-            for run in result["runs"]:
-                if KEYED.name in run["stores"]:
-                    found += [one for rule in _RULES for one in rule(run)]
+        rules = _RULES.get(str(result["settings"]["suite"]), ())
+        for run in result["runs"]:
+            if KEYED.name in run["stores"]:
+                found += [one for rule in rules for one in rule(run)]
     return found
 
 
@@ -146,9 +147,20 @@ def _hints(run: Run) -> Iterator[Verdict]:
         yield Verdict(run["workload"], target, text, own.hints < HINTS)
 
 
-_RULES: tuple[Callable[[Run], Iterator[Verdict]], ...] = (
-    _found, _waited, _tail, _throughput, _hints, _rocksdb,
-)  # fmt: skip
+def _soaked(run: Run) -> Iterator[Verdict]:
+    before, after, is_flat = soak.flat(soak.megabytes(run, KEYED.name))
+    text = f"{before:,.0f} MB in the second quarter of the time, {after:,.0f} in the last"
+    yield Verdict(run["workload"], "resident memory is flat", text, is_flat)
+    results = run["results"]
+    text = f"{results['batches']:,} batches compared"
+    equal = bool(results["checked"] and results["agree"])
+    yield Verdict(run["workload"], "results equal those of a run without a limit", text, equal)
+
+
+_RULES: dict[str, tuple[Callable[[Run], Iterator[Verdict]], ...]] = {
+    "prefetch": (_found, _waited, _tail, _throughput, _hints, _rocksdb),
+    soak.SUITE: (_soaked,),
+}
 
 
 def _present(run: Run, *names: str) -> list[tuple[str, str]]:

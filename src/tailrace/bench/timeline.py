@@ -144,6 +144,6 @@ def run(arguments: argparse.Namespace, screen: Screen) -> dict[str, Any]:
         if done == contests(arguments)[0][0].parameters["near_from"]:
             side.ask("moves", NEAR_MILLIS)
 
-    document, _ = contest.run(suite, arguments, sides, 1, screen, after)
+    document, _ = contest.run(suite, arguments, sides, contest.How(after=after), screen)
     document["settings"] |= {"interleaving": "one contestant", "processes": 1}
     return document

@@ -63,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "contestant, in place of a tenth")  # fmt: skip
     add("--sweep", choices=("skew", "cache", "threshold", "timeline"),
         help="prefetch: one setting at several values, or keys and disk that change")  # fmt: skip
+    add("--soak", type=float, metavar="MINUTES",
+        help="prefetch: twenty times as much state as memory, for so long")  # fmt: skip
     add("--rocksdb", action="store_true", help="prefetch: against RocksDB with the same memory")
     add("--cores", type=int, help="task slots (default: the machine's cores)")
     add("--memory", default="4g", help="heap of the JVM (default: 4g)")
@@ -86,6 +88,7 @@ ALLOWED = {
     "rates": Allowed(most=1_000_000),
     "triggers": Allowed(least=0.001, most=3600, because="seconds"),
     "scale": Allowed(least=0.001, most=1000),
+    "soak": Allowed(least=0.01, most=10_000, because="minutes"),
     "seed": Allowed(least=-LARGEST),
 }
 
@@ -159,18 +162,21 @@ def run_compare(arguments: argparse.Namespace) -> int:
 
 def run_prefetch(arguments: argparse.Namespace) -> int:
     """Keyed prefetching and its rivals, each in a process of its own, in turns."""
-    from tailrace.bench import prefetch, timeline
+    from tailrace.bench import prefetch, soak, timeline
     from tailrace.bench.plan import check_output
     from tailrace.bench.screen import Screen
 
-    suite = timeline if arguments.sweep == "timeline" else prefetch
+    suite: Any = timeline if arguments.sweep == "timeline" else prefetch
+    if arguments.soak is not None:
+        suite = soak
     plan = suite.plan_of(arguments)
     check_output(arguments.out)
-    screen = Screen(plan.steps)
-    screen.say(
-        f"{len(plan.jobs)} queries, {', '.join(store.title for store in plan.stores)}: "
-        f"{plan.steps} batches."
-    )
+    ends_by_clock = arguments.soak is not None
+    # About a batch a second.
+    screen = Screen(round(60 * arguments.soak) if ends_by_clock else plan.steps)
+    long = f"{arguments.soak:g} minutes" if ends_by_clock else f"{plan.steps} batches"
+    names = ", ".join(store.title for store in plan.stores)
+    screen.say(f"{len(plan.jobs)} run(s) of {names}: {long}.")
     return _kept(suite.run(arguments, screen), arguments.out)
 
 

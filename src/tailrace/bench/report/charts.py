@@ -40,6 +40,7 @@ COLOURS = {
     "cache-lru": "#D55E00",
     "cache-clock": "#E69F00",
     "async-io": "#009E73",
+    "tailrace-unlimited": "#999999",
     "tailrace-sync": "#004C76",
     "tailrace-no-prefetch": "#44AA99",
     "tailrace-local": "#F0E442",

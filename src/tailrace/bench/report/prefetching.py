@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from tailrace.bench import findings, targets
+from tailrace.bench import findings, soak, targets, timeline
 from tailrace.bench.report import charts
 from tailrace.bench.report.text import Result, Run, runs, size, stores
 from tailrace.bench.sweeps import SWEEPS
@@ -28,9 +28,12 @@ AXES = {
     "cache": "megabytes of memory",
     "threshold": "hints are sent of keys that came at most so often among the last 80,000",
 }
+TIMELINE, MEMORY = "timeline", "memory"
 DRAWN = (
     SLOWEST,
     WAITING,
+    TIMELINE,
+    MEMORY,
     *(f"{query} by {name}" for name in SWEEPS for query in SWEEPS[name].queries),
 )
 
@@ -122,7 +125,56 @@ def draw(results: Sequence[Result]) -> dict[str, str]:
         for query in sweep.queries:
             if any(run["workload"] == query for run in swept):
                 drawn[f"{query} by {name}"] = _sweep(swept, name, query)
+    for run in of_suite(results, timeline.SUITE):
+        drawn[TIMELINE] = _timeline(run)
+    for run in of_suite(results, soak.SUITE):
+        drawn[MEMORY] = _memory(run)
     return drawn
+
+
+def _timeline(run: Run) -> str:
+    """Waiting and misses of each batch, with the changes and the places of hints."""
+    figure, axes = charts.new_figure(8.2, 4.0)
+    found = findings.moments(run)
+    numbers = range(2, len(found) + 2)
+    axes.plot(numbers, [each.waited for each in found], label="tasks waited, ms",
+              **charts.line_of("tailrace", marker=False))  # fmt: skip
+    axes.set_ylim(bottom=0, top=1.3 * max(each.waited for each in found))
+    axes.set_xlabel("batch (dashed: rows begin to be dropped; the file system comes nearer)")
+    axes.set_ylabel("milliseconds, all tasks")
+    axes.set_title("Keys that change, and a disk that comes nearer")
+    for name in ("dropped_from", "near_from"):
+        axes.axvline(run["parameters"][name] + 0.5, color="#777777", linestyle=(0, (4, 3)))
+    shown = ""
+    for number, each in zip(numbers, found, strict=True):
+        if each.place != shown:
+            shown = each.place
+            axes.text(number, 0.97, f" hints: {shown}", transform=axes.get_xaxis_transform(),
+                      rotation=0, fontsize=8, va="top", color="#333333")  # fmt: skip
+    other = axes.twinx()
+    other.plot(numbers, [100 * each.missed for each in found], color="#D55E00", linewidth=1.2,
+               label="not in memory when asked for, %")  # fmt: skip
+    other.set_ylim(0, 100)
+    other.set_ylabel("percent of cold reads")
+    other.grid(visible=False)
+    lines = [*axes.get_lines()[:1], *other.get_lines()]
+    figure.legend(lines, [str(line.get_label()) for line in lines], loc="outside lower left",
+                  ncols=2, fontsize=8.5)  # fmt: skip
+    return charts.as_svg(figure)
+
+
+def _memory(run: Run) -> str:
+    figure, axes = charts.new_figure(8.2, 3.4)
+    for name in stores(run):
+        values = soak.megabytes(run, name)
+        axes.plot(range(1, len(values) + 1), values, label=run["stores"][name]["title"],
+                  **charts.line_of(name, marker=False))  # fmt: skip
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("measured batch")
+    axes.set_ylabel("megabytes, peak of the process")
+    axes.set_title("Resident memory of the process, Spark's heap included")
+    charts.add_legend(axes)
+    return charts.as_svg(figure)
 
 
 def _sweep(present: Sequence[Run], name: str, query: str) -> str:
