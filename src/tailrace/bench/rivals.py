@@ -36,21 +36,21 @@ LRU = _rival(
     "cache-lru",
     "LRU cache",
     "keeps what was used last; a record that is not there is read with its look-up",
-    {"prefetch": "off", "hints": "off"},
+    {"cache": "lru", "prefetch": "off", "hints": "off"},
     {"cache": "lru", **ONE_BY_ONE},
 )
 CLOCK = _rival(
     "cache-clock",
     "Clock cache",
     "the same with the clock's approximation of last use",
-    {"prefetch": "off", "hints": "off"},
+    {"cache": "clock", "prefetch": "off", "hints": "off"},
     {"cache": "clock", **ONE_BY_ONE},
 )
 ASYNC = _rival(
     "async-io",
     "asynchronous I/O",
     "records are read when rows that need them are there, many at a time; other rows go on",
-    {"prefetch": "on", "hints": "off"},
+    {"cache": "lru", "prefetch": "demand", "hints": "off"},
     {"cache": "lru", "look_ahead": 0},
 )
 KEYED = _rival(
