@@ -86,8 +86,16 @@ def run(
             for number, (job, plan) in enumerate(found):
                 outcomes.append(runner.Outcome(job))
                 taking_part = [side for side in sides if side.store in plan.stores]
-                for repeat in range(plan.repeat):
-                    one(taking_part, number, repeat, plan, outcomes[-1], how, screen, stop)
+                try:
+                    for repeat in range(plan.repeat):
+                        one(taking_part, number, repeat, plan, outcomes[-1], how, screen, stop)
+                except TailraceError as error:
+                    if number == len(found) - 1:
+                        raise
+                    screen.say(f"{job.label} failed, and the next one begins: {error}")
+                    interrupted = True
+                    for side in taking_part:
+                        side.ask("abandon")  # of a process that has ended this is the end
         except (runner.Stopped, KeyboardInterrupt):
             interrupted = True
         except TailraceError as error:

@@ -168,6 +168,11 @@ class Hands:
         row["custom_metrics"] |= self._counts()
         return row
 
+    def abandon(self) -> None:
+        """Ends the query, whatever became of it."""
+        if self._entrant is not None:
+            self.close()
+
     def place(self) -> tuple[str, str]:
         """Where hints of the query's operator are taken now, and why."""
         assert self._entrant is not None
