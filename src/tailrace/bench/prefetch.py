@@ -75,8 +75,9 @@ class Query:
     """What a key's records take where all state is in memory, without slots; measured."""
 
     rows: int | None = None
-    """Of a batch, where --rows does not say it. The records that a batch changes stay in memory with
-    it, and with the next one: there are fewer where they are large, or a join keeps its rows."""
+    """Of a batch, where --rows does not say it. The records that a batch changes stay in memory
+    with it and with the next one: there are fewer where they are large, or a join keeps its rows.
+    """
     megabytes: int | None = None
     """Of memory, where --limit and --keys do not say it. None: a tenth of the state."""
 
@@ -101,7 +102,7 @@ class Query:
 
     @property
     def preloads(self) -> int:
-        return PRELOADS * (4 if self.joins else 1)
+        return PRELOADS * (2 if self.joins else 1)
 
     @property
     def query(self) -> QueryOptions:
