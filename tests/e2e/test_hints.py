@@ -171,3 +171,24 @@ def test_it_is_explained_where_hints_come_from(spark, tmp_path, place):
         assert chosen() == {"at the source" if place == "below a filter" else place}
     finally:
         query.stop()
+
+
+def test_no_hints_are_sent_of_late_rows(spark, tmp_path):
+    """Their operator drops them, so that nothing need be read for them."""
+    stream = events(offset=71, steps=6, rows=200, jumps={3: 86_400})
+    late = [{**row, "id": row["id"] + 10_000} for row in stream.steps[0]]
+    stream = replace(stream, steps=[*stream.steps, late])
+
+    def per_window(s):
+        rows = s["events"].withWatermark("time", "1 minute")
+        return rows.groupBy(F.window("time", "30 seconds"), F.col("id") % 150).count()
+
+    case = hinted(Case("late", "update", per_window, {"events": stream}))
+    outcome = run(spark, replace(case, restart_after=()), TAILRACE, tmp_path)
+    reports = [report for report in outcome.progress if report["numInputRows"] > 0]
+    received = [
+        report["stateOperators"][0]["customMetrics"]["tailraceHintsReceived"] for report in reports
+    ]
+    assert received[-2] > received[-3] > 0  # rows in time
+    assert received[-1] == received[-2]
+    assert reports[-1]["stateOperators"][0]["numRowsDroppedByWatermark"] > 0

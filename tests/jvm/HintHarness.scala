@@ -14,6 +14,7 @@ import org.apache.spark.SparkEnv
 import org.apache.spark.sql.types.StructType
 
 import tailrace.layout.hash.HashLayout
+import tailrace.metrics.LatencyHistogram
 import tailrace.prefetch._
 import tailrace.spark.EngineRuntime
 
@@ -79,7 +80,7 @@ class HintHarness extends Operations {
         val to = HintedPartition(text("run"), text("root"), 0L, number("partition").toInt)
         EngineRuntime.current.hints.send(
           HintController.Route(SparkEnv.get.executorId, "", 0),
-          HintBatch(to, number("version"), keys ++ others, 0L))
+          HintBatch(to, number("version"), keys ++ others, 0L, number("dropped")))
       case "routes" =>
         val found = nodes.arrayNode()
         controller.routes("run", 0L, number("partitions").toInt).foreach { route =>

@@ -26,6 +26,7 @@ class IoHarness extends Operations {
       case "under_way" => // in the scheduler that the stores of this process have
         val io = EngineRuntime.current.io
         return nodes.numberNode(io.queuedOf(kind) + io.runningNow(kind))
+      case "finished" => return nodes.numberNode(EngineRuntime.current.io.countsOf(kind).jobs)
       case "new" =>
         world = new IoWorld(operation.path("permits").asInt(), operation.path("queue").asInt())
       case "submit" => world.submit(text("job"), kind)

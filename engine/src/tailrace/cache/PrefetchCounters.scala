@@ -6,7 +6,8 @@ package tailrace.cache
  */
 final class PrefetchCounters {
   private val hitsBy = new Array[Long](Origin.all.length)
-  private[cache] var lateCount, missCount, vainCount, lostCount, readCount = 0L
+  private val vainBy = new Array[Long](Origin.all.length)
+  private[cache] var lateCount, missCount, lostCount, readCount = 0L
   private[cache] var waited = 0L
 
   /** Records that were there when they were looked up. */
@@ -20,9 +21,12 @@ final class PrefetchCounters {
 
   def misses: Long = missCount
 
-  /** Records that were read ahead and not taken, and those that could not be read ahead. */
-  def inVain: Long = vainCount
+  /** Records that were read ahead and not taken. */
+  def inVain: Long = vainBy.sum
 
+  def inVain(origin: Origin): Long = vainBy(origin.index)
+
+  /** Those that could not be read ahead. */
   def lost: Long = lostCount
 
   /** Records that arrived, whether they were taken or not. */
@@ -33,12 +37,14 @@ final class PrefetchCounters {
 
   private[cache] def hit(origin: Origin): Unit = hitsBy(origin.index) += 1
 
+  private[cache] def vain(origin: Origin): Unit = vainBy(origin.index) += 1
+
   private[cache] def copied: PrefetchCounters = {
     val copy = new PrefetchCounters
     System.arraycopy(hitsBy, 0, copy.hitsBy, 0, hitsBy.length)
     copy.lateCount = lateCount
     copy.missCount = missCount
-    copy.vainCount = vainCount
+    System.arraycopy(vainBy, 0, copy.vainBy, 0, vainBy.length)
     copy.lostCount = lostCount
     copy.readCount = readCount
     copy.waited = waited

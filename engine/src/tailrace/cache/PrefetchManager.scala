@@ -7,7 +7,7 @@ import scala.collection.mutable
 import tailrace.cold.{ColdEntry, ColdLog, ColdRef, ColdRefs, ColdSlots, SlotEntries}
 import tailrace.io.{IoJob, IoKind, IoScheduler}
 import tailrace.memory.Budget
-import tailrace.prefetch.LatencyHistogram
+import tailrace.metrics.LatencyHistogram
 
 /**
  * Problem: a record that was spilled is read with the look-up that needs it: one random read after
@@ -163,13 +163,12 @@ final class PrefetchManager(
     var isFound = false
     while (!isFound && kept.nonEmpty) {
       val ref = new ColdRef(kept.dequeue())
-      isFound = fetches.getOrNull(ref.raw) match {
-        case arrived: Arrived => arrived.isKept
-        case _ => false
-      }
-      if (isFound) {
-        counters.vainCount += 1
-        remove(ref)
+      fetches.getOrNull(ref.raw) match {
+        case arrived: Arrived if arrived.isKept =>
+          isFound = true
+          counters.vain(arrived.origin)
+          remove(ref)
+        case _ =>
       }
     }
     isFound
@@ -322,7 +321,7 @@ final class PrefetchManager(
       waiting
     } else {
       val started = System.nanoTime()
-      try log.read(ref) finally missed(ref.size, System.nanoTime() - started)
+      try log.read(ref) finally missed(ref.size, System.nanoTime() - started, records = 1)
     }
   }
 
@@ -351,12 +350,17 @@ final class PrefetchManager(
   private def readSlots(slots: ColdSlots, hash: Int): ColdRefs = {
     val started = System.nanoTime()
     var found = lastRefs
-    try found = slots.find(hash) finally missed(entrySize, System.nanoTime() - started)
+    try found = slots.find(hash) finally missed(entrySize, System.nanoTime() - started, records = 0)
     found
   }
 
-  private def missed(size: Long, nanos: Long): Unit = synchronized {
-    counters.missCount += 1
+  /** A task waited for spilled state that is not looked up by key. */
+  def waitedSince(started: Long): Unit = synchronized {
+    counters.waited += System.nanoTime() - started
+  }
+
+  private def missed(size: Long, nanos: Long, records: Int): Unit = synchronized {
+    counters.missCount += records
     counters.waited += nanos
     access.add(nanos)
     entrySize += (size - entrySize) / SizeSamples
@@ -456,7 +460,8 @@ final class PrefetchManager(
     resolutions = mutable.LongMap.empty[AnyRef]
     fetches.foreachValue {
       case chunk: Fetch => chunk.cancel()
-      case _ => counters.vainCount += 1
+      case arrived: Arrived => counters.vain(arrived.origin)
+      case _ =>
     }
     fetches = mutable.LongMap.empty[AnyRef]
     budget.releaseReadAhead(bytes)

@@ -108,9 +108,10 @@ trait Spillable {
 
   /**
    * The references among the entries with this hash. Nothing is fetched, nothing counts as used.
-   * Records in memory get the stamp if theirs is older (see [[UseClock]]).
+   * Records in memory get the stamp if theirs is older (see [[UseClock]]). Whether a slot in memory has
+   * an entry with this hash.
    */
-  def expectAt(hash: Int, stamp: Int, visit: RefVisitor): Unit
+  def expectAt(hash: Int, stamp: Int, visit: RefVisitor): Boolean
 
   /** Adds the records in memory, or a part of them that is like the others, to counts by stamp. */
   def countStamps(counts: Array[Int]): Unit

@@ -32,6 +32,9 @@ final class UseClock(val policy: EvictionPolicy) {
   private var earliestBeyond = Long.MaxValue
   private var latestBefore = Long.MinValue
 
+  /** Look-ups that found their record in memory, so far. */
+  var hits = 0L
+
   /** Of records that are used now. */
   var stamp: Int = if (policy == EvictionPolicy.Clock) 0 else 1
 

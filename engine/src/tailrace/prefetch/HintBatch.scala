@@ -17,15 +17,16 @@ final case class HintedPartition(run: String, root: String, operator: Long, part
  *
  * @param version the version of the state at which the batch begins: hints of another one are stale
  * @param hot     keys that the sender left out since its last message because they are hot
+ * @param dropped hints for this partition that it could not send since its last message
  */
 final case class HintBatch(
-    to: HintedPartition, version: Long, hashes: Array[Int], hot: Long) {
+    to: HintedPartition, version: Long, hashes: Array[Int], hot: Long, dropped: Long = 0L) {
   import HintBatch._
 
   /**
    * {{{
    *   hints := run(text) root(text) operator(i64) partition(i32) version(i64) hot(i64)
-   *            count(i32) hash(i32)*
+   *            dropped(i64) count(i32) hash(i32)*
    * }}}
    * Big-endian; `text` as `DataOutput.writeUTF` has it.
    */
@@ -38,6 +39,7 @@ final case class HintBatch(
     out.writeInt(to.partition)
     out.writeLong(version)
     out.writeLong(hot)
+    out.writeLong(dropped)
     out.writeInt(hashes.length)
     val tail = ByteBuffer.allocate(4 * hashes.length)
     tail.asIntBuffer().put(hashes)
@@ -50,14 +52,14 @@ final case class HintBatch(
 }
 
 object HintBatch {
-  private val HeadSize = 36
+  private val HeadSize = 44
 
   def decode(bytes: Array[Byte]): HintBatch = {
     val in = new DataInputStream(new ByteArrayInputStream(bytes))
     val to = HintedPartition(in.readUTF(), in.readUTF(), in.readLong(), in.readInt())
-    val (version, hot) = (in.readLong(), in.readLong())
+    val (version, hot, dropped) = (in.readLong(), in.readLong(), in.readLong())
     val hashes = new Array[Int](in.readInt())
     ByteBuffer.wrap(in.readNBytes(4 * hashes.length)).asIntBuffer().get(hashes)
-    HintBatch(to, version, hashes, hot)
+    HintBatch(to, version, hashes, hot, dropped)
   }
 }

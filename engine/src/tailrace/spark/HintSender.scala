@@ -16,6 +16,7 @@ final class HintSender(
   private val services = EngineRuntime.current.hints
   private val buffers = new HintBuffers(
     routes.length, services.sketch(run, operator, threshold), send)
+  private val dropped = new Array[Long](routes.length)
   private var hash = 0
 
   /** Whether the key needs a hint; `add` is for the key that was asked about last. */
@@ -29,9 +30,12 @@ final class HintSender(
   /** The task has no more rows. */
   def end(): Unit = buffers.flush()
 
-  private def send(partition: Int, hashes: Array[Int], hot: Long): Unit = services.send(
-    routes(partition),
-    HintBatch(HintedPartition(run, root, operator, partition), version, hashes, hot))
+  private def send(partition: Int, hashes: Array[Int], hot: Long): Unit = {
+    val to = HintedPartition(run, root, operator, partition)
+    val isSent =
+      services.send(routes(partition), HintBatch(to, version, hashes, hot, dropped(partition)))
+    if (isSent) dropped(partition) = 0L else dropped(partition) += hashes.length
+  }
 }
 
 object HintSender {

@@ -69,9 +69,14 @@ final class HintServices private[spark] (runtime: EngineRuntime) {
     sketches.computeIfAbsent((run, operator), _ => new CountMinSketch(threshold))
   }
 
-  def send(to: HintController.Route, hints: HintBatch): Unit =
-    if (to.executor == SparkEnv.get.executorId) inbox.take(hints)
-    else channel.filter(_ => to.port > 0).foreach(_.send(to.host, to.port, hints.encode()))
+  /** False: they were dropped. */
+  def send(to: HintController.Route, hints: HintBatch): Boolean =
+    if (to.executor == SparkEnv.get.executorId) {
+      inbox.take(hints)
+      true
+    } else {
+      channel.filter(_ => to.port > 0).exists(_.send(to.host, to.port, hints.encode()))
+    }
 }
 
 private object HintServices {

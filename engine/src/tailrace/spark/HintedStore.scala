@@ -18,7 +18,8 @@ import tailrace.versions.VersionedStore
  * [[tailrace.cache.PrefetchManager]] read them, which knows those that are in flight.
  *
  * A hint that comes when the task of its batch has begun is dropped: the task looks ahead itself, in
- * the order of its rows. A hint for another version than the one the store is at is stale.
+ * the order of its rows. A hint for another version than the one the store is at is stale; one for a
+ * version that no batch can begin at yet is passed over, and those that are right still count.
  *
  * Invariant: hints change nothing but what is read ahead.
  */
@@ -30,7 +31,7 @@ private[spark] final class HintedStore(store: VersionedStore, threads: Executor,
   private var unprocessed = Array.emptyIntArray
   private var count = 0
   private var isScheduled = false
-  private var receivedCount, inTimeCount, lateCount, hotCount, byteCount = 0L
+  private var receivedCount, inTimeCount, lateCount, hotCount, droppedCount, byteCount = 0L
   private var lastMillis = 0L
 
   /** Keys of which hints were received, those that came in time, and those that did not. */
@@ -42,6 +43,9 @@ private[spark] final class HintedStore(store: VersionedStore, threads: Executor,
 
   /** Keys that the senders left out because they are hot. */
   def hot: Long = synchronized(hotCount)
+
+  /** Hints that could not be sent. */
+  def dropped: Long = synchronized(droppedCount)
 
   /** Bytes of the messages. */
   def bytes: Long = synchronized(byteCount)
@@ -55,7 +59,8 @@ private[spark] final class HintedStore(store: VersionedStore, threads: Executor,
   }
 
   def take(hints: HintBatch): Unit = synchronized {
-    if (hints.version > version) {
+    val isPossible = store.mayBeginAt(hints.version)
+    if (hints.version > version && isPossible) {
       version = hints.version
       lastMillis = 0L
       lateCount += count
@@ -64,7 +69,8 @@ private[spark] final class HintedStore(store: VersionedStore, threads: Executor,
     receivedCount += hints.hashes.length
     hotCount += hints.hot
     byteCount += hints.size
-    if (hints.version < version) {
+    droppedCount += hints.dropped
+    if (hints.version < version || !isPossible) {
       lateCount += hints.hashes.length
     } else {
       add(hints.hashes)

@@ -45,6 +45,11 @@ object StoreMetrics {
     override def declare(name: String, text: String) = StateStoreCustomSizeMetric(name, text)
   }
 
+  /** Nanoseconds in the batch. */
+  private case object Nanos extends Kind("ns") {
+    override def declare(name: String, text: String) = StateStoreCustomSizeMetric(name, text)
+  }
+
   /** How much there is at the end of the batch. */
   private case object Level extends Kind("now") {
     override def declare(name: String, text: String) =
@@ -73,6 +78,13 @@ object StoreMetrics {
       of => millis(of.meter.removes.nanos)),
     Metric("tailraceScanCount", Count, "scans and iterators", _.meter.scans),
     Metric("tailraceScannedRows", Count, "rows that scans looked at", _.meter.scannedRows),
+    Metric("tailraceStores", Count, "stores", _ => 1L),
+    Metric("tailraceAccessP50", Nanos, "time of a get, put or remove, at the median (sampled)",
+      _.meter.accesses.percentile(0.5)),
+    Metric("tailraceAccessP99", Nanos, "the same at the 99th percentile",
+      _.meter.accesses.percentile(0.99)),
+    Metric("tailraceAccessP999", Nanos, "the same at the 99.9th percentile",
+      _.meter.accesses.percentile(0.999)),
     // ---- loading
     Metric("tailraceLoadTime", Time, "time to load from the checkpoint",
       of => millis(of.meter.loadNanos)),
@@ -121,6 +133,8 @@ object StoreMetrics {
       _.families.map(_.readAhead.usedBytes).sum),
     Metric("tailraceColdRecordsRead", Total, "records fetched",
       _.families.map(_.fetched).sum),
+    Metric("tailraceHitsUsedBefore", Total, "look-ups that found their record in memory",
+      _.table.clock.hits),
     Metric("tailracePrefetchHits", Total, "records that were read before they were looked up",
       _.table.prefetch.counts.hits),
     Metric("tailraceHitsLookAhead", Total, "of them, those that the operator's own task read ahead",
@@ -135,6 +149,14 @@ object StoreMetrics {
       _.table.prefetch.counts.misses),
     Metric("tailracePrefetchInVain", Total, "records that were read and not looked up",
       _.table.prefetch.counts.inVain),
+    Metric("tailraceHintsInVain", Total, "of them, those that were read for hints",
+      _.table.prefetch.counts.inVain(Origin.Hints)),
+    Metric("tailracePrefetchedBytes", Level, "bytes of records that were read and wait for look-ups",
+      _.table.prefetch.bufferedBytes),
+    Metric("tailraceHintsSent", Total, "hints that were sent to the store",
+      of => of.hints(_.received) + of.hints(_.dropped)),
+    Metric("tailraceHintsDropped", Total, "of them, those for which the way was too narrow",
+      _.hints(_.dropped)),
     Metric("tailraceHintsReceived", Total, "hints that reached the store", _.hints(_.received)),
     Metric("tailraceHintsInTime", Total, "hints that came before the task of their batch",
       _.hints(_.inTime)),

@@ -48,8 +48,9 @@ private[store] final class ColdFamily(
   def expectHash(hash: Int, stamp: Int): Unit = {
     val spillable = family.layout.spillable
     if (spillable.isDefined) {
-      spillable.get.expectAt(hash, stamp, expected)
-      val slots = spillable.get.slotsAt(hash)
+      // Another key in a file may have the same hash: it is read when it is looked up.
+      val isInSlots = spillable.get.expectAt(hash, stamp, expected)
+      val slots = if (isInSlots) null else spillable.get.slotsAt(hash)
       if (slots != null) prefetch.expectIn(slots, hash)
     }
   }
@@ -102,7 +103,9 @@ private[store] final class ColdFamily(
     private var next = 0
 
     override def apply(ref: ColdRef): Record = {
+      val started = System.nanoTime()
       val found = log.read(ref)
+      prefetch.waitedSince(started)
       release(next)
       val copy = Record.create(arena(), tailed = false, found.bytes, found.key, found.keyLength,
         found.bytes, found.payload, found.payloadLength)
@@ -125,6 +128,7 @@ private[store] final class ColdFamily(
     index.touchDue(upTo) // not spilled while the others are fetched
     val refs = index.takeCold(upTo).filter(log.isLive)
     if (refs.length > 0) {
+      val started = System.nanoTime()
       log.readAll(refs) { (ref, found) =>
         val hash = table.hashOf(found.bytes, found.key, found.keyLength)
         val word = SlotWord.of(ref)
@@ -134,13 +138,17 @@ private[store] final class ColdFamily(
           fetchedCount += 1
         }
       }
+      prefetch.waitedSince(started)
     }
   }
 
   // ---- reading lists
 
   /** The values of a cold node of a list, and on the way those that are expected to be read next. */
-  def read(node: Node): ColdEntry = ahead.read(node.coldRef, expectedNext())
+  def read(node: Node): ColdEntry = {
+    val started = System.nanoTime()
+    try ahead.read(node.coldRef, expectedNext()) finally prefetch.waitedSince(started)
+  }
 
   /** For a thread that does not own the store: nothing is kept. */
   def readOnce(ref: ColdRef): ColdEntry = log.read(ref)

@@ -122,6 +122,9 @@ final class VersionedStore(
     }
   }
 
+  /** Whether a batch may begin at this version before any other is committed. For any thread. */
+  def mayBeginAt(version: Long): Boolean = version <= newestVersion + 1
+
   /**
    * Runs code as the owner, if no task uses the store and it is at this version. False: it was not run.
    */

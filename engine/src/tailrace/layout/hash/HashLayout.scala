@@ -234,7 +234,7 @@ final class HashLayout(budget: Budget, cold: ColdRecords, epoch: Epoch)
     segment.foreachInBase(visit)
   }
 
-  override def expectAt(hash: Int, stamp: Int, visit: RefVisitor): Unit =
+  override def expectAt(hash: Int, stamp: Int, visit: RefVisitor): Boolean =
     directory(indexOf(hash)).expectAt(hash, stamp, visit)
 
   override def restamp(renamed: Array[Int]): Unit = foreachSegment(_.restamp(renamed))

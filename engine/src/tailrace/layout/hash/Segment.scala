@@ -72,7 +72,10 @@ private[hash] final class Segment(
           if (stored < 0L) fetch(index, new SlotWord(stored).ref) else SlotWord.unstamped(stored).record
         if (record.keyEquals(keyBase, keyOffset, keyLength)) {
           epoch.touch(record)
-          if (stored >= 0L && SlotWord.stampOf(stored) < epoch.clock.stamp) putWord(index, record.word)
+          if (stored >= 0L) {
+            epoch.clock.hits += 1
+            if (SlotWord.stampOf(stored) < epoch.clock.stamp) putWord(index, record.word)
+          }
           position = index
           return record
         }
@@ -128,13 +131,15 @@ private[hash] final class Segment(
 
   /**
    * The references among the entries with this hash. Nothing is fetched; records in memory get the
-   * stamp if theirs is older.
+   * stamp if theirs is older. Whether a slot has an entry with this hash.
    */
-  def expectAt(hash: Int, stamp: Int, visit: RefVisitor): Unit = if (stamp > 0 || inMemory < live) {
+  def expectAt(hash: Int, stamp: Int, visit: RefVisitor): Boolean = {
     var index = homeOf(hash)
     var found = hashAt(index)
+    var isThere = false
     while (found != Empty) {
       if (found == hash) {
+        isThere = true
         val word = wordAt(index)
         if (word.isCold) visit(word.ref)
         else if (stampAt(index) < stamp) putStored(index, SlotWord.stamped(word, stamp))
@@ -143,6 +148,7 @@ private[hash] final class Segment(
       if (index == capacity) index = 0
       found = hashAt(index)
     }
+    isThere
   }
 
   def hashAt(index: Int): Int = Platform.getInt(null, hashes + (index.toLong << 2))

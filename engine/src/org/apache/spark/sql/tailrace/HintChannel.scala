@@ -39,7 +39,8 @@ final class HintChannel private (conf: SparkConf, host: String, take: Array[Byte
 
   def port: Int = server.getPort
 
-  def send(host: String, port: Int, bytes: Array[Byte]): Unit =
+  /** False: the queue is full. */
+  def send(host: String, port: Int, bytes: Array[Byte]): Boolean =
     queue.offer(new Letter(host, port, bytes))
 
   def close(): Unit = {

@@ -1,4 +1,4 @@
-package tailrace.prefetch
+package tailrace.metrics
 
 /**
  * Times by powers of the fourth root of two, for percentiles that are right to a fifth. Old times
