@@ -45,10 +45,22 @@ class Load:
 class Machine:
     """A checkpoint of one store: three versions, a snapshot of the second, and copies of it all."""
 
-    def __init__(self, queries: QueryHarness, opener: Opener, folder: Path, sign: int = 1) -> None:
+    def __init__(
+        self,
+        queries: QueryHarness,
+        opener: Opener,
+        folder: Path,
+        sign: int = 1,
+        restart: str = "eager",
+    ) -> None:
         self.opener = opener
         self.local = folder
-        self.confs = {**PLAIN, TAILRACE_CONF + "localDir": str(folder)}
+        self.restart = restart
+        self.confs = {
+            **PLAIN,
+            TAILRACE_CONF + "localDir": str(folder),
+            TAILRACE_CONF + "restart": restart,
+        }
         query = Query(queries, opener, SHAPE, partitions=1, confs=self.confs)
         self.packs = [
             query.commit(
@@ -75,16 +87,24 @@ class Machine:
         return copy
 
 
-@pytest.fixture
-def machine(queries: QueryHarness, open_provider: Opener, tmp_path: Path) -> Machine:
-    return Machine(queries, open_provider, tmp_path / "local")
+@pytest.fixture(params=["eager", "always"], ids=["eager", "lazy"])
+def machine(
+    queries: QueryHarness,
+    open_provider: Opener,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> Machine:
+    return Machine(queries, open_provider, tmp_path / "local", restart=request.param)
 
 
 @pytest.fixture
-def other(queries: QueryHarness, open_provider: Opener, tmp_path: Path) -> Machine:
+def other(
+    queries: QueryHarness, open_provider: Opener, tmp_path: Path, machine: Machine
+) -> Machine:
     """The same query on another checkpoint: the same names and lengths, other lineages."""
     opener = open_provider.elsewhere(tmp_path / "other" / "state")
-    return Machine(queries, opener, tmp_path / "other local", sign=-1)
+    folder = tmp_path / "other local"
+    return Machine(queries, opener, folder, sign=-1, restart=machine.restart)
 
 
 def test_a_restart_loads_from_copies(machine: Machine) -> None:
@@ -96,6 +116,20 @@ def test_a_restart_loads_from_copies(machine: Machine) -> None:
 def test_copies_are_the_same_files(machine: Machine) -> None:
     for file in (*machine.packs, machine.snapshot):
         assert machine.copy_of(file).read_bytes() == file.read_bytes()
+
+
+def test_a_block_of_a_copy_that_turns_out_to_be_damaged(
+    queries: QueryHarness, open_provider: Opener, tmp_path: Path
+) -> None:
+    """The restart has not read it; the look-up does, and takes the checkpoint's file."""
+    machine = Machine(queries, open_provider, tmp_path / "local", restart="always")
+    copy = machine.copy_of(machine.snapshot)
+    data = bytearray(copy.read_bytes())
+    for section in statefile.read_index(bytes(data)):
+        for place in section.places:
+            data[place.offset + place.length - 1] ^= 1
+    copy.write_bytes(bytes(data))
+    assert machine.load() == Load(machine.expected, files=2, copies=2)
 
 
 # ---- copies that are damaged or of another file

@@ -1,11 +1,16 @@
 package tailrace.files
 
-import java.io.{BufferedOutputStream, InputStream, IOException, OutputStream}
+import java.io.{BufferedOutputStream, EOFException, FileNotFoundException, InputStream}
+import java.io.{IOException, OutputStream}
+import java.nio.ByteBuffer
+import java.nio.channels.FileChannel
 import java.util.UUID
 
 import org.apache.spark.sql.catalyst.expressions.XXH64
 import org.apache.spark.unsafe.Platform
 import org.slf4j.LoggerFactory
+
+import tailrace.format.PositionedFile
 
 /**
  * Copies of a checkpoint folder's files on this machine, from which a restart here loads without
@@ -27,6 +32,22 @@ final class LocalCopies(root: LocalRoot, folder: String) {
 
   def open(file: String): Option[InputStream] =
     found(Option.empty[InputStream])(_.open(file))
+
+  /** The same for reads at any place. */
+  def openAt(file: String): Option[PositionedFile] =
+    length(file).map(new ReopenedFile(_, () => new Copy(found(Option.empty[FileChannel])(_.openAt(file))
+      .getOrElse(throw new FileNotFoundException(file)))))
+
+  private final class Copy(channel: FileChannel) extends ReopenedFile.Input {
+    override def read(offset: Long, bytes: Array[Byte]): Unit = {
+      val target = ByteBuffer.wrap(bytes)
+      while (target.hasRemaining) {
+        if (channel.read(target, offset + target.position()) < 0) throw new EOFException
+      }
+    }
+
+    override def close(): Unit = channel.close()
+  }
 
   def length(file: String): Option[Long] = found(Option.empty[Long])(_.length(file))
 

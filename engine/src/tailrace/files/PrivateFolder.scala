@@ -50,6 +50,10 @@ final class PrivateFolder private (val path: Path) {
   def open(name: String): Option[InputStream] =
     ownFile(name).map(_ => Files.newInputStream(path.resolve(name), READ, NOFOLLOW_LINKS))
 
+  /** The same for reads at any place. */
+  def openAt(name: String): Option[FileChannel] =
+    ownFile(name).map(_ => FileChannel.open(path.resolve(name), READ, NOFOLLOW_LINKS))
+
   def length(name: String): Option[Long] = ownFile(name).map(_.size)
 
   def modifiedMillis(name: String): Option[Long] = ownFile(name).map(_.modifiedMillis)

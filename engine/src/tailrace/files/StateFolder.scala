@@ -24,6 +24,9 @@ trait StateFolder {
   def openAt(name: String, length: Long): PositionedFile =
     throw new UnsupportedOperationException(s"$name cannot be read at any place")
 
+  /** The same of a copy on this machine. */
+  def openLocalCopyAt(name: String): Option[PositionedFile] = None
+
   /** A copy on this machine, if there is one; whether it is the same file is not known yet. */
   def openLocalCopy(name: String): Option[InputStream] = None
 

@@ -7,7 +7,8 @@ import org.slf4j.LoggerFactory
 
 import tailrace.errors._
 import tailrace.files.{FileNames, PackShelf, StateFolder}
-import tailrace.format.{FileHeader, FileKind, ReadErrors, SnapshotIndex, StateFileReader}
+import tailrace.format.{FileHeader, FileKind, ReadErrors, SnapshotBlocks, SnapshotIndex}
+import tailrace.format.StateFileReader
 import tailrace.layout.NodeChain
 import tailrace.store.{Change, Family, FamilyKind, Lineage, StateTable}
 import tailrace.store.StateTable.Position
@@ -127,9 +128,9 @@ final class Loader(
     val isComplete = rows.exists { finalRows =>
       plan.files.forall { file =>
         trouble.in(file.name) {
-          if (!(isLazy && file.kind == FileKind.Snapshot && leave(table, file, finalRows))) {
-            if (read(table, file, finalRows)) local += 1
-          }
+          val leaves = isLazy && file.kind == FileKind.Snapshot
+          val isLocal = if (leaves) leave(table, file, finalRows) else read(table, file, finalRows)
+          if (isLocal) local += 1
         }.nonEmpty
       }
     }
@@ -162,39 +163,53 @@ final class Loader(
     local
   }
 
-  /**
-   * Reads the index of a snapshot, and of its blocks those alone that cannot wait. False: it has no
-   * index.
-   */
-  private def leave(table: StateTable, file: PlannedFile, finalRows: Map[Int, Long]): Boolean = {
-    val opened = file.openBlocks()
-    opened.foreach { blocks =>
+  /** As `read`, of a snapshot, whose records stay where they are if they can wait. */
+  private def leave(table: StateTable, file: PlannedFile, finalRows: Map[Int, Long]): Boolean =
+    leaveCopy(table, file, finalRows) || (file.openBlocks() match {
+      case Some(blocks) =>
+        leave(table, blocks, finalRows)
+        false
+      case None => read(table, file, finalRows) // it has no index
+    })
+
+  private def leaveCopy(
+      table: StateTable, file: PlannedFile, finalRows: Map[Int, Long]): Boolean =
+    file.openLocalBlocks().exists { blocks =>
       try {
-        val header = blocks.header
-        val waiting = blocks.index.sections.filter(_.byHash).groupBy(_.family)
-        header.families.foreach { entry =>
-          val family = addFamily(table, entry)
-          waiting.get(entry.id) match {
-            case Some(sections) if family.canWait =>
-              blocks.share()
-              table.leave(family, blocks, sections)
-            case _ => reserve(family, entry, finalRows)
-          }
-        }
-        val replay = new Replay(table, file.name, isSnapshot = true)
-        blocks.index.sections.filterNot(section => isLeft(table, section)).foreach { section =>
-          var block = 0
-          while (block < section.size) {
-            blocks.read(section, block, block + 1)((_, found) => found.foreach(replay))
-            block += 1
-          }
-        }
-        table.loadedTo(Position(header.version, header.lineage))
-      } finally {
-        blocks.close()
+        leave(table, blocks, finalRows)
+        true
+      } catch {
+        case error: CheckpointError =>
+          log.warn(s"The local copy of ${file.name} is not used. ${error.because}")
+          table.reset(Position(0L, Lineage.Empty))
+          false
       }
     }
-    opened.nonEmpty
+
+  /** Reads the index of a snapshot, and of its blocks those alone that cannot wait. */
+  private def leave(table: StateTable, blocks: SnapshotBlocks, finalRows: Map[Int, Long]): Unit = try {
+    val header = blocks.header
+    val waiting = blocks.index.sections.filter(_.byHash).groupBy(_.family)
+    header.families.foreach { entry =>
+      val family = addFamily(table, entry)
+      waiting.get(entry.id) match {
+        case Some(sections) if family.canWait =>
+          blocks.share()
+          table.leave(family, blocks, sections)
+        case _ => reserve(family, entry, finalRows)
+      }
+    }
+    val replay = new Replay(table, blocks.name, isSnapshot = true)
+    blocks.index.sections.filterNot(section => isLeft(table, section)).foreach { section =>
+      var block = 0
+      while (block < section.size) {
+        blocks.read(section, block, block + 1)((_, found) => found.foreach(replay))
+        block += 1
+      }
+    }
+    table.loadedTo(Position(header.version, header.lineage))
+  } finally {
+    blocks.close()
   }
 
   private def isLeft(table: StateTable, section: SnapshotIndex.Section): Boolean =

@@ -12,12 +12,13 @@ import tailrace.format._
  *
  * @param name  the file's name with its folder, for messages
  * @param known  lineage and parent's lineage, where the index of a pack has said them
- * @param openAt of a file of its own, for reads at any place
+ * @param openAt of a file of its own, for reads at any place; `openLocalCopyAt` of its copy
  */
 private[recovery] final class PlannedFile(
     val name: String, val length: Long, val kind: FileKind, val version: Long, store: String,
     open: () => InputStream, openLocalCopy: () => Option[InputStream],
-    known: Option[(Long, Long)] = None, openAt: () => PositionedFile = null) {
+    known: Option[(Long, Long)] = None, openAt: () => PositionedFile = null,
+    openLocalCopyAt: () => Option[PositionedFile] = () => None) {
   import PlannedFile._
 
   lazy val header: FileHeader = reading(local = false)(_.header)
@@ -30,8 +31,7 @@ private[recovery] final class PlannedFile(
     openLocalCopy().exists { stream =>
       try {
         val reader = new StateFileReader(stream, name)
-        val same = reader.header.lineage == lineage && reader.header.version == version &&
-          reader.header.kind == kind && reader.header.store == store
+        val same = isSame(reader.header)
         if (same) reader.verify()
         same
       } finally {
@@ -43,6 +43,9 @@ private[recovery] final class PlannedFile(
       log.warn(s"The local copy of $name is not used: $error")
       false
   }
+
+  private def isSame(found: FileHeader): Boolean = found.lineage == lineage &&
+    found.version == version && found.kind == kind && found.store == store
 
   def reading[T](local: Boolean)(body: StateFileReader => T): T = ReadErrors.named(name) {
     val stream = (if (local) openLocalCopy() else None).getOrElse(open())
@@ -74,6 +77,19 @@ private[recovery] final class PlannedFile(
           throw error
       }
     }
+  }
+
+  /** Those of a copy on this machine, of the same state; each is verified when it is read. */
+  def openLocalBlocks(): Option[SnapshotBlocks] = try {
+    openLocalCopyAt().flatMap(SnapshotBlocks.open(_, name)).filter { found =>
+      val same = isSame(found.header)
+      if (!same) found.close()
+      same
+    }
+  } catch {
+    case error: Exception =>
+      log.warn(s"The local copy of $name is not used: $error")
+      None
   }
 
   private def verify(found: FileHeader): Unit = {

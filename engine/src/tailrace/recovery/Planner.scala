@@ -136,7 +136,8 @@ private[recovery] final class Planner(
       lengths.get(name).filterNot(_ => trouble.concernsHeader(full)).flatMap { length =>
         val file = new PlannedFile(full, length, kind, at, store,
           () => folder.open(name), () => folder.openLocalCopy(name),
-          openAt = () => folder.openAt(name, length))
+          openAt = () => folder.openAt(name, length),
+          openLocalCopyAt = () => folder.openLocalCopyAt(name))
         // A file whose header does not fit its name is noticed before any file is loaded.
         trouble.inHeader(full)(file.header).map(_ => file)
       }

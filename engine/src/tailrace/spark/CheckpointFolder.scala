@@ -3,11 +3,11 @@ package tailrace.spark
 import java.io.{BufferedOutputStream, FileNotFoundException, IOException, InputStream, OutputStream}
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileStatus, FSDataInputStream, Path}
+import org.apache.hadoop.fs.{FileStatus, Path}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import tailrace.errors.{CheckpointError, UnreadableFile, WriteFailed}
-import tailrace.files.{DiskErrors, FileNames, LocalCopies, StateFolder}
+import tailrace.files.{DiskErrors, FileNames, LocalCopies, ReopenedFile, StateFolder}
 import tailrace.format.{FileKind, PositionedFile}
 
 /**
@@ -39,39 +39,20 @@ final class CheckpointFolder(location: Path, conf: Configuration, copies: Option
   override def open(name: String): InputStream =
     DiskErrors.reading(manager.open(new Path(location, name)))
 
-  override def openAt(name: String, size: Long): PositionedFile = new PositionedFile {
-    private var in: FSDataInputStream = null
-    private var isClosed = false
+  override def openAt(name: String, length: Long): PositionedFile =
+    new ReopenedFile(length, () => new ReopenedFile.Input {
+      private val in = manager.open(new Path(location, name))
 
-    override def length: Long = size
-
-    override def read(offset: Long, bytes: Array[Byte]): Unit = synchronized {
-      var isRead = false
-      try DiskErrors.asIOException {
+      override def read(offset: Long, bytes: Array[Byte]): Unit = {
         EngineRuntime.current.failpoints.pass("block.before")
-        if (isClosed) throw new IOException("it was closed")
-        if (in == null) in = manager.open(new Path(location, name))
         in.readFully(offset, bytes)
         EngineRuntime.current.failpoints.pass("block.after")
-        isRead = true
-      } finally {
-        if (!isRead) drop() // a stream that failed, or was interrupted, is not used again
       }
-    }
 
-    override def close(): Unit = synchronized {
-      isClosed = true
-      drop()
-    }
+      override def close(): Unit = in.close()
+    })
 
-    private def drop(): Unit = {
-      val open = in
-      in = null
-      try if (open != null) open.close() catch {
-        case _: IOException => // nothing was written
-      }
-    }
-  }
+  override def openLocalCopyAt(name: String): Option[PositionedFile] = copies.flatMap(_.openAt(name))
 
   override def openLocalCopy(name: String): Option[InputStream] = copies.flatMap(_.open(name))
 

@@ -38,6 +38,7 @@ private[store] final class PendingBlocks(
 
   private val parts = sections.map(new Part(_)).toArray
   private var remaining = parts.map(_.section.size).sum
+  private var remainingBytes = sections.map(_.lengths.map(_.toLong).sum).sum
   private var expectedRows = 0L
   /** Keys that changes have removed, by bytes: their records are passed over. */
   private val removed = mutable.HashSet.empty[ByteBuffer]
@@ -50,6 +51,9 @@ private[store] final class PendingBlocks(
   private var readAheadBytes = 0L // of blocks asked for, or arrived; guarded by `lock`
 
   override def rows: Long = expectedRows
+
+  /** Of blocks that are not in the table yet. */
+  def bytes: Long = remainingBytes
 
   /** The changes were loaded: in all, the family has so many rows. */
   private[store] def settle(allRows: Long): Unit = {
@@ -172,6 +176,7 @@ private[store] final class PendingBlocks(
     }
     part.done.set(number)
     remaining -= 1
+    remainingBytes -= section.lengths(number)
     if (remaining == 0) finish()
   }
 

@@ -229,6 +229,9 @@ final class StateTable(
       family.pending.settle(rows(family.id))
     }
 
+  /** Whether so little is left that a batch can bring it at any time, without looking for memory. */
+  private[tailrace] def isNearlyWhole: Boolean = partial.map(_.bytes).sum <= SmallRest
+
   private[tailrace] def bringAll(): Unit = partial.toSeq.foreach(_.bringAll())
 
   /** An empty one for the same store. */
@@ -471,6 +474,7 @@ final class StateTable(
 object StateTable {
   private val CompactionMinimum = 32L << 20
   private val SmallArena = 1L << 20
+  private val SmallRest = 64L << 10
 
   /** A version of the state, and which of the possible histories led to it. */
   final case class Position(version: Long, lineage: Long)

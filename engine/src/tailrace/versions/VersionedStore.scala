@@ -291,7 +291,7 @@ final class VersionedStore(
    * it begins. If they still do not, the snapshot is put off until the policy asks for one again: the
    * changes hold everything.
    */
-  private def freezeNow(atBegin: Boolean): Unit = if (table.isPartial) {
+  private def freezeNow(atBegin: Boolean): Unit = if (isPartialStill) {
     awaitTheRest()
   } else if (!table.isFrozen) {
     val made = table.freeze(atBegin)
@@ -312,6 +312,16 @@ final class VersionedStore(
         }
       } (snapshotReady(frozen.version))
     }
+  }
+
+  /** Whether much of the state is still in the last snapshot. The commit does not fail for the rest. */
+  private def isPartialStill: Boolean = table.isPartial && {
+    try if (table.isNearlyWhole) table.bringAll() catch {
+      case error: CheckpointError =>
+        log.warn(s"The rest of $description could not be read. ${error.problem} ${error.because}")
+        mustBringAll = true
+    }
+    table.isPartial
   }
 
   /** A snapshot needs all records: a later commit asks for it again, and does not wait for ever. */
