@@ -123,6 +123,12 @@ def test_memory_is_a_tenth_of_the_state() -> None:
     assert job.events.bidders == 2  # type: ignore[attr-defined]
 
 
+def test_a_task_of_the_enrichment_has_several_batches() -> None:
+    plan = prefetch.plan_of(parsed("ysb-redis", "--rows", "6000", "--partitions", "2"))
+    rows = prefetch.settings(plan)["spark.sql.execution.arrow.maxRecordsPerBatch"]
+    assert 6000 / 3 / 2 / int(rows) >= 8
+
+
 def test_the_settings_of_a_contestant_are_options() -> None:
     known = {option.conf: option.rule for option in describe()}
     for store in RIVALS:

@@ -60,8 +60,10 @@ until they are written. A join has four stores, which share the memory."""
 LEAST_MEGABYTES = 4
 LARGER = 10
 """How many times as large as its memory the state is, at least."""
-ARROW_ROWS = 2_000
-"""Of an Arrow batch of the enrichment: a task has several, so that there is something ahead."""
+VIEWS = 3
+"""One event of YSB in so many is a view, whose advertisement is looked up."""
+ARROW_BATCHES = 8
+"""Of a task of the enrichment, about: with one alone there would be nothing to read ahead."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,9 +151,10 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
 
 def settings(plan: Plan) -> dict[str, str]:
     """Of the session of a side."""
+    rows = min(job.rows for job in plan.jobs) // VIEWS // plan.partitions // ARROW_BATCHES
     return {
         **runner.settings(plan),
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(max(1, rows)),
     }
 
 
