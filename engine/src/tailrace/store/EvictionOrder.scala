@@ -66,7 +66,7 @@ private[store] object EvictionOrder {
     override def widens(found: Int, rounds: Int): Boolean = {
       val counts = new Array[Int](UseClock.Largest + 1)
       tables().foreach(_.countStamps(counts))
-      var wanted = math.max(1, counts.sum / Part)
+      var wanted = math.max(Fewest, counts.sum / Part)
       val before = bound
       while (wanted > 0 && bound < UseClock.Largest) {
         bound += 1
@@ -78,4 +78,6 @@ private[store] object EvictionOrder {
 
   /** Of the records in memory: how exactly the order is kept. */
   private val Part = 32
+  /** A bound for fewer would cost more than it is worth. */
+  private val Fewest = 256
 }
