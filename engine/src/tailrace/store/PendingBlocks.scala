@@ -80,17 +80,17 @@ private[store] final class PendingBlocks(
   }
 
   private def bringAll(part: Part): Unit = {
-    var block = part.nextPending(0)
     var bytes = 0L
-    while (block >= 0) {
-      val until = part.chunkFrom(block)
-      readAndInstall(part, block, until)
-      bytes += part.bytes(block, until)
+    var first = part.nextPending()
+    while (first >= 0) {
+      val until = part.chunkFrom(first)
+      bytes += part.bytes(first, until)
+      readAndInstall(part, first, until)
       if (bytes > BytesBetweenLooks) {
         makeRoom()
         bytes = 0L
       }
-      block = part.nextPending(until)
+      first = part.nextPending()
     }
   }
 
@@ -293,11 +293,11 @@ private[store] final class PendingBlocks(
 
   /** The next blocks that nobody has asked for, or null; for the owner. */
   def nextChunk(): PendingChunk = {
-    val part = parts.find(_.nextPending(0) >= 0).orNull
+    val part = parts.find(_.nextPending() >= 0).orNull
     if (part == null) {
       null
     } else {
-      val first = part.nextPending(0)
+      val first = part.nextPending()
       new Chunk(part, first, part.chunkFrom(first))
     }
   }
@@ -347,7 +347,7 @@ private[store] object PendingBlocks {
   private val LookMillis = 50L
   /** A job that does not come to its turn is not waited for. */
   private val MostWaitNanos = 2000L * 1000000L
-  private val ChunkBytes = 128L << 10
+  private val BlocksInChunk = 8
 
   private def keyOf(base: AnyRef, offset: Long, length: Int): ByteBuffer = {
     val bytes = new Array[Byte](length)
@@ -376,16 +376,30 @@ private[store] object PendingBlocks {
         if (done.get(block)) -1 else block
       }
 
-    def nextPending(from: Int): Int = {
-      val found = done.nextClearBit(from)
-      if (found < section.size) found else -1
+    /** Neighbours are read together, so many; their groups are scattered over the section. */
+    private val bits = 32 - Integer.numberOfLeadingZeros((section.size - 1) / BlocksInChunk)
+    private var group = 0
+
+    /**
+     * The first pending block of the next group, or -1. Not in the order of hashes: in a table that
+     * is smaller than it will be, they would all go to the same place, and each probe walk over them.
+     */
+    def nextPending(): Int = {
+      var found = -1
+      while (found < 0 && group < (1 << bits)) {
+        val first = (if (bits == 0) 0 else Integer.reverse(group) >>> (32 - bits)) * BlocksInChunk
+        val block = done.nextClearBit(first)
+        if (block < endOf(first)) found = block else group += 1
+      }
+      found
     }
 
-    /** Neighbours that are read together, up to this one. */
+    private def endOf(block: Int): Int =
+      math.min(section.size, (block / BlocksInChunk + 1) * BlocksInChunk)
+
     def chunkFrom(first: Int): Int = {
-      var until = first + 1
-      while (until < section.size && !done.get(until) && bytes(first, until) < ChunkBytes) until += 1
-      until
+      val next = done.nextSetBit(first)
+      if (next < 0) endOf(first) else math.min(next, endOf(first))
     }
 
     def bytes(first: Int, until: Int): Long =
