@@ -342,13 +342,6 @@ class Options:
                 f"cold_dir is {self.cold_dir!r}; direct is a way to use files on the executor's "
                 "own machine.",
             )
-        if self.cold_dir is not None and self.spill == "off":
-            raise _contradiction(
-                "spill",
-                "cold_dir",
-                f"cold_dir is {self.cold_dir!r}, a place for spilled state; spill is off, so that "
-                "there is none.",
-            )
 
     @classmethod
     def of(cls, **options: Any) -> Options:

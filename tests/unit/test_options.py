@@ -172,7 +172,6 @@ def test_other_values_are_refused_with_name_value_and_rule(name: str, value: Any
     ("one", "other"),
     [
         ({"cold_io": "direct"}, {"cold_dir": "hdfs://host/spilled"}),
-        ({"spill": "off"}, {"cold_dir": "hdfs://host/spilled"}),
         ({"hints": "on"}, {"prefetch": "off"}),
     ],
 )

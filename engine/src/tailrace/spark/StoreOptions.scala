@@ -46,10 +46,6 @@ final case class StoreOptions(
       contradict("cold_io", "coldIo", "cold_dir", "coldDir",
         s"cold_dir is $uri; direct is a way to use files on the executor's own machine.")
     }
-    coldDir.filter(_ => spill == SpillMode.Never).foreach { uri =>
-      contradict("spill", "spill", "cold_dir", "coldDir",
-        s"cold_dir is $uri, a place for spilled state; spill is off, so that there is none.")
-    }
     if (!mayTakeHints && hints == HintMode.On) {
       contradict("hints", "hints", "prefetch", "prefetch",
         s"prefetch is ${prefetch.name}; hints say which records are read before the task begins.")

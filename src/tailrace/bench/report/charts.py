@@ -44,6 +44,7 @@ COLOURS = {
     "tailrace-sync": "#004C76",
     "tailrace-no-prefetch": "#44AA99",
     "tailrace-local": "#F0E442",
+    "tailrace-lazy": "#56B4E9",
     "tailrace-before": "#7A7A7A",
 }
 MARKED = 24

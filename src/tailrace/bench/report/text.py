@@ -20,7 +20,7 @@ ORDER = ("rocksdb", "rocksdb-changelog", "rocksdb-format4", "rocksdb-changelog-f
          "rocksdb-counting", "rocksdb-changelog-counting", "hdfs", "zstream",
          "async-checkpoint", "cache-lru", "cache-clock", "async-io", "tailrace",
          "tailrace-before", "tailrace-sync", "tailrace-no-prefetch", "tailrace-local",
-         "tailrace-unlimited",
+         "tailrace-lazy", "tailrace-unlimited",
          "none")  # fmt: skip
 NOT_FASTER = 1.1
 """Below this, tailrace is said not to be faster: it is within what a machine's noise can do."""

@@ -116,7 +116,9 @@ private[operators] object HintCandidates {
       val meaning = AttributeMap(names.collect {
         case alias: Alias => alias.toAttribute -> alias.child
       })
-      def rewrite(expression: Expression): Expression = expression.transform {
+      // Upwards: a column may be computed from one of the same name and id (`normalized(a) AS a`), and
+      // the meaning of a column is not rewritten once more.
+      def rewrite(expression: Expression): Expression = expression.transformUp {
         case attribute: Attribute => meaning.getOrElse(attribute, attribute)
       }
       val below = copy(keys = keys.map(rewrite), partition = rewrite(partition))
