@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from support.fixtures import Opener
 from support.metrics_page import PAGE, described, page_with, table
 
-KINDS = {"count", "ms", "bytes", "now", "so far"}
+KINDS = {"count", "ms", "ns", "bytes", "now", "so far"}
 
 
 def test_the_page_is_the_engines_table(spark: SparkSession) -> None:

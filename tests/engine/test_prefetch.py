@@ -29,8 +29,8 @@ ENTRY = 24 + 8 + SIZE
 
 
 class Prefetching(SpillTable):
-    def expect(self, start: int, end: int, step: int = 1) -> None:
-        self.call("expect", **{"from": start, "until": end, "by": step})
+    def expect(self, start: int, end: int, step: int = 1, *, origin: str = "look-ahead") -> None:
+        self.call("expect", **{"from": start, "until": end, "by": step, "origin": origin})
 
     def prefetch(self) -> dict[str, int]:
         found: dict[str, int] = self.call("prefetch")
@@ -144,6 +144,27 @@ def test_what_waits_is_bounded(table: Prefetching) -> None:
     assert 0 < found["bytes"] <= 256 << 10
     assert not found["has_room"] or found["bytes"] + ENTRY > 256 << 10
     assert table.get(0, 2_000, size=SIZE) == 2_000
+
+
+def test_hints_leave_the_task_half_of_the_room(table: Prefetching) -> None:
+    table.expect(0, RECORDS, origin="hints")
+    table.wait_until_read()
+    hinted = table.prefetch()
+    assert 100 << 10 < hinted["bytes"] <= 128 << 10
+    assert hinted["has_room"]
+    read = hinted["arrived"]
+    table.expect(0, RECORDS)  # those of the hints are among them, and are not read again
+    table.wait_until_read()
+    both = table.prefetch()
+    assert both["bytes"] > 240 << 10
+    assert both["arrived"] * ENTRY <= 256 << 10
+    # The hints of the next batch have as much room as these had.
+    assert table.get(0, 2_000, size=SIZE) == 2_000
+    table.call("batch_over")
+    table.next_batch()
+    table.expect(0, RECORDS, origin="hints")
+    table.wait_until_read()
+    assert table.prefetch()["arrived"] - both["arrived"] > read // 2
 
 
 def test_damage_is_found_by_the_look_up_alone(table: Prefetching) -> None:

@@ -62,7 +62,8 @@ class SpillHarness extends Operations {
           val time = operation.path("time").asLong(UseClock.Unknown)
           family.expect(bytes, Key, 8, table.clock.stampFor(time, operations = 0))
         }
-        table.prefetch.submit(Origin.LookAhead)
+        val origin = Option(operation.get("origin")).fold("look-ahead")(_.asText)
+        table.prefetch.submit(Origin.all.find(_.name == origin).get)
       case "move_to" => table.clock.moveTo(operation.path("time").asLong())
       case "batch_over" => table.prefetch.batchOver()
       case "stamps" =>
@@ -92,6 +93,7 @@ class SpillHarness extends Operations {
         val counts = table.prefetch.counts
         return nodes.objectNode().put("hits", counts.hits).put("late", counts.late)
           .put("misses", counts.misses).put("in_vain", counts.inVain).put("lost", counts.lost)
+          .put("arrived", counts.arrived)
           .put("bytes", table.prefetch.bufferedBytes).put("has_room", table.prefetch.hasRoom)
       case "forget_expected" => table.prefetch.clear()
       case "bandwidth" => io.bytesPerSecond = operation.path("bytes").asLong()

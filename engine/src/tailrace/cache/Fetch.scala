@@ -3,9 +3,13 @@ package tailrace.cache
 import tailrace.cold.{ColdEntry, ColdRefs, ColdSlots}
 import tailrace.io.IoTicket
 
-/** What one job reads ahead; a reference or a hash that was asked of it is in flight. */
-private[cache] sealed abstract class Asked {
+/** In flight or arrived. */
+private[cache] sealed trait ReadFor {
   def origin: Origin
+}
+
+/** What one job reads ahead; a reference or a hash that was asked of it is in flight. */
+private[cache] sealed abstract class Asked extends ReadFor {
   @volatile var ticket: IoTicket[Unit] = _
   @volatile var asked = 0L // by System.nanoTime
 
@@ -24,7 +28,8 @@ private[cache] final class SlotFetch(
 }
 
 /** An entry that waits for its look-up. */
-private[cache] final class Arrived(val entry: ColdEntry, val origin: Origin) {
+private[cache] final class Arrived(val entry: ColdEntry, override val origin: Origin)
+  extends ReadFor {
   /** It was read for an earlier batch. */
   var isKept = false
 }

@@ -51,6 +51,7 @@ final class PrefetchManager(
   private var bytes = 0L // of all of them
   private val kept = mutable.Queue.empty[Long] // of earlier batches, the oldest first; some were taken
   private var keptBytes = 0L
+  private var hintedBytes = 0L // of this batch's hints; the rest of the room is for the task's own keys
   private var pendingBytes = 0L // of entries whose references are not known yet, about
   private var entrySize = FirstEntrySize // on average
   private val counters = new PrefetchCounters
@@ -62,11 +63,7 @@ final class PrefetchManager(
   def counts: PrefetchCounters = synchronized(counters.copied)
 
   /** Entries that have arrived and were not taken yet. */
-  def waiting: Long = synchronized {
-    var count = 0L
-    fetches.foreachValue(found => if (found.isInstanceOf[Arrived]) count += 1)
-    count
-  }
+  def waiting: Long = synchronized(fetches.valuesIterator.count(_.isInstanceOf[Arrived]).toLong)
 
   /** Time from a request to its entries, at the 99th percentile. */
   def requestNanos: Long = requests.percentile(0.99)
@@ -90,10 +87,8 @@ final class PrefetchManager(
 
   def close(): Unit = {
     clear()
-    if (isOpen) {
-      isOpen = false
-      budget.readerClosed()
-    }
+    if (isOpen) budget.readerClosed()
+    isOpen = false
   }
 
   /** The store's part for entries that wait. They are on the heap. */
@@ -123,7 +118,7 @@ final class PrefetchManager(
   /** Has all that is expected read: the more at a time, the nearer they lie to each other. */
   def submit(origin: Origin): Unit = {
     if (!unprocessed.isEmpty) {
-      val asked = synchronized(admitted(unprocessed.taken())).inOrderOfTheDisk
+      val asked = synchronized(admitted(unprocessed.taken(), origin)).inOrderOfTheDisk
       asked.raw.grouped(ChunkSize).foreach(refs => submit(new Fetch(new ColdRefs(refs), origin)))
     }
     unresolved.takeAll(ChunkSize)(submitSlots(_, _, origin))
@@ -131,15 +126,17 @@ final class PrefetchManager(
   }
 
   /** Those that are not here yet, the first ones first, as many as there is room for. */
-  private def admitted(refs: Array[Long]): ColdRefs = {
+  private def admitted(refs: Array[Long], origin: Origin): ColdRefs = {
     val fresh = new mutable.ArrayBuilder.ofLong
     var at = 0
     var isFull = false
     while (at < refs.length && !isFull) {
       val ref = new ColdRef(refs(at))
       if (!fetches.contains(ref.raw)) {
-        isFull = !mayTake(ref.size.toLong)
+        val isHinted = origin == Origin.Hints
+        isFull = isHinted && hintedBytes + ref.size > limit / HintedPart || !mayTake(ref.size.toLong)
         if (!isFull) {
+          if (isHinted) hintedBytes += ref.size
           fetches(ref.raw) = Admitted // its job follows
           fresh += ref.raw
         }
@@ -239,7 +236,7 @@ final class PrefetchManager(
       }
     }
     val wanted = refs.result()
-    val entries = new Fetch(admitted(wanted).inOrderOfTheDisk, chunk.origin)
+    val entries = new Fetch(admitted(wanted, chunk.origin).inOrderOfTheDisk, chunk.origin)
     entries.ticket = chunk.ticket
     entries.asked = chunk.asked
     entries.refs.raw.foreach(fetches(_) = entries)
@@ -466,11 +463,13 @@ final class PrefetchManager(
     fetches = mutable.LongMap.empty[AnyRef]
     budget.releaseReadAhead(bytes)
     bytes = 0L
+    hintedBytes = 0L
   }
 
   private def remove(ref: ColdRef): Unit = {
     fetches.getOrNull(ref.raw) match {
       case arrived: Arrived if arrived.isKept => keptBytes -= ref.size
+      case found: ReadFor if found.origin == Origin.Hints => hintedBytes -= ref.size
       case _ =>
     }
     fetches -= ref.raw
@@ -488,6 +487,8 @@ object PrefetchManager {
   private val MostRoom = 32L << 20
   private val LookMillis = 50L
   private val FewRefs = 64
+  /** Of the room: hints take no more, because the task knows the order of its look-ups. */
+  private val HintedPart = 2
 
   /** Of a hash whose references are known, or asked for. */
   private val ResolutionSize = 64L
@@ -495,6 +496,5 @@ object PrefetchManager {
   private val SizeSamples = 64
 
   private object Admitted
-
   private def keyOf(slots: ColdSlots, hash: Int): Long = slots.id.toLong << 32 | hash & 0xffffffffL
 }
