@@ -64,7 +64,6 @@ def test_contestants_do_the_same_and_read_their_state_from_the_disk(
     assert "a JVM for each side" in page
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(set(QUERIES) - {"readwrite", "ysb-redis"}))
 def test_every_query_gives_the_same_results_with_every_contestant(
     tmp_path: Path, name: str
@@ -78,7 +77,6 @@ def test_every_query_gives_the_same_results_with_every_contestant(
         assert figures.asked > 0
 
 
-@pytest.mark.long
 def test_an_enrichment_is_counted(tmp_path: Path) -> None:
     (run,) = run_of(tmp_path, "ysb-redis", "--stores", "cache-clock,async-io,tailrace")["runs"]
     assert run["results"]["agree"] is True
@@ -91,7 +89,6 @@ def test_an_enrichment_is_counted(tmp_path: Path) -> None:
     assert figures.waited_millis > 0
 
 
-@pytest.mark.long
 def test_rocksdb_has_the_same_memory(tmp_path: Path) -> None:
     (run,) = run_of(tmp_path, "readwrite", "--rocksdb")["runs"]
     assert set(run["stores"]) == {"tailrace", "rocksdb", "rocksdb-changelog"}

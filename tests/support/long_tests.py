@@ -15,6 +15,7 @@ ALL = ("",)
 LONG: dict[str, tuple[str, ...]] = {
     "tests/model/": ("test_much_state_that_is_not_in_memory",),
     # ---- spilled state: test_remote_tier.py and one test of each other file have the remote tier
+    "tests/bench/test_prefetch.py": ("[q18]", "test_an_enrichment_is_counted"),
     "tests/engine/test_prefetch.py": (
         *("[remote]", "in_flight[direct]", "histories[direct]", "bounded[direct]"),
     ),
@@ -136,6 +137,10 @@ RARE: dict[str, tuple[str, ...]] = {
         *("[tumbling_empty_batches]", "[session_local_merge]"),
     ),
     "tests/faults/test_hints_between_executors.py": ("test_without_hints",),
+    # minutes each
+    "tests/bench/test_prefetch.py": (
+        *("[q13-state]", "[q19]", "[q20]", "rocksdb_has_the_same_memory"),
+    ),
     "tests/bench/test_compare.py": ("two_checkouts_that_are_the_same", "a_stopped_comparison"),
     "tests/bench/test_stopping.py": ("[interrupt_thrice]",),
     # make bench-check has them, too, with a million events
